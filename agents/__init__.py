@@ -1,0 +1,1 @@
+"""Coding-agent pipelines: recorded replay, and the pieces they share."""

@@ -1,0 +1,1 @@
+"""Workloads: sessions to run and the scorers that judge them."""
