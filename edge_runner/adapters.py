@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from edge_runner.assets import DataRef, ModelRef
 from edge_runner.engines import Generator
@@ -70,15 +70,16 @@ class WorkloadSection(Section):
     """Base of the `workload` section. Workloads add their own keys."""
 
     data: PathOrName
+    turn_timeout_s: float = Field(default=600, gt=0)
 
 
 class GenerationSection(Section):
     """How outputs are made. `output_length: recorded` decodes the recorded reply's token count,
     ignoring end of text: the fair setting for comparing engines."""
 
-    max_tokens: int = 1024
-    temperature: float = 0.0
-    seed: int = 42
+    max_tokens: int = Field(default=1024, ge=1)
+    temperature: float = Field(default=0.0, ge=0, le=10)
+    seed: int = Field(default=42, ge=0, le=2**32 - 1)
     output_length: Literal["natural", "recorded"] = "natural"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from edge_runner.engines import Divergence, Generator, OnToken, Usage
+from edge_runner.engines import Divergence, Generation, Generator, OnToken, Usage
 from edge_runner.messages import ToolCall
 from edge_runner.trace import Span
 
@@ -49,10 +49,12 @@ class TurnOutcome:
 
 @dataclass(frozen=True, slots=True)
 class SessionPlan:
-    """What is known of a session before it starts. `turns`: client turns it will take."""
+    """What is known of a session before it starts: the client turns it will take, and how many
+    characters of text its longest prompt holds (0 if unknown), for estimates only."""
 
     id: str
     turns: int
+    characters: int = 0
 
 
 class Session(Protocol):
@@ -102,7 +104,7 @@ class SessionSource(Protocol):
 
     def open(self, session_id: str, generator: Generator) -> Session: ...
 
-    def warm_up(self, generator: Generator) -> None:
-        """Untimed work that brings engine and machine to their working state. Leaves no trace in
-        any sequence that a session will use."""
+    def warm_up(self, generator: Generator) -> Generation:
+        """Untimed work that brings engine and machine to their working state; leaves no trace in
+        any sequence that a session will use. What it returns serves to estimate speeds."""
         ...

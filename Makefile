@@ -1,0 +1,62 @@
+# Every target makes the virtual environment it needs. `make quickstart` is the place to start.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# A folder of the repository must never stand in for the installed package of the same name.
+export PYTHONSAFEPATH := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Vision models are not hosted, so their part of llama.cpp need not be compiled.
+export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
+
+PIP := $(BIN)/python -m pip --quiet
+INSTALL := $(PIP) install --constraint constraints.txt
+PACKAGES := edge_runner agents configs devices rag tui workloads
+# The installed package is a tree of links to single files: a new file means a new tree.
+FOLDERS := $(shell find $(PACKAGES) -type d -not -name __pycache__)
+
+.PHONY: quickstart test check format bench-harness clean help
+
+help:
+	@echo "make quickstart     install, fetch a model, run the quickstart replay, print the table"
+	@echo "make test           all tests (fetches two small models the first time)"
+	@echo "make check          lint, types, import rules"
+	@echo "make bench-harness  what the harness itself costs per turn"
+
+$(VENV)/base: constraints.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade $$(grep -E '^(pip|setuptools)==' constraints.txt)
+	@echo "installing; llama.cpp is compiled the first time, which takes some minutes"
+	$(INSTALL) --no-build-isolation --config-settings editable_mode=strict --editable '.[all]'
+	@touch $@
+
+$(VENV)/installed: $(VENV)/base $(FOLDERS)
+	$(PIP) install --no-deps --no-build-isolation --config-settings editable_mode=strict --editable .
+	@touch $@
+
+$(VENV)/dev: $(VENV)/base
+	$(INSTALL) --group dev
+	@touch $@
+
+quickstart: $(VENV)/installed
+	$(BIN)/edge-runner run configs/agentic-quickstart.yaml
+
+test: $(VENV)/installed $(VENV)/dev
+	$(BIN)/python -m pytest
+
+# mypy and lint-imports start outside the root, where folder names would hide the package.
+check: $(VENV)/installed $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	cd tests && ../$(BIN)/mypy --config-file ../pyproject.toml --package edge_runner
+	cd tests && ../$(BIN)/lint-imports --config ../pyproject.toml
+
+format: $(VENV)/dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench-harness: $(VENV)/installed
+	$(BIN)/python tests/benchmarks/harness.py
+
+clean:
+	rm -rf $(VENV) build

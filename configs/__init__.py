@@ -1,0 +1,1 @@
+"""Run configurations that come with the package."""

@@ -1,0 +1,171 @@
+"""`edge-runner models`: list, show, pull, verify and locate models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from edge_runner.catalog.entry import Entry, Kind
+    from edge_runner.catalog.gguf import GgufInfo
+
+app = typer.Typer(no_args_is_help=True, help="Models: list, show, pull, verify, path.")
+
+Names = Annotated[list[str], typer.Argument(help="Names as shown by `list`.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Use what is on this machine only.")]
+
+
+@app.command("list")
+def list_models(as_json: Json = False) -> None:
+    """Show every model of the catalog and whether it is on this machine."""
+    print_entries("models", as_json)
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="A name of the catalog, or a .gguf file.")],
+    as_json: Json = False,
+) -> None:
+    """Show what is known of one model; a GGUF file is inspected."""
+    from edge_runner.adapters import looks_like_path
+    from edge_runner.catalog import find, locate
+    from edge_runner.catalog.gguf import inspect
+
+    facts: dict[str, Any] = {}
+    path: Path | None = Path(name).expanduser()
+    if not looks_like_path(name):
+        entry = find("models", name)
+        located = locate(entry)
+        path = located.path if located else None
+        facts = _entry_facts(entry) | {"path": str(path) if path else None}
+    if path is not None and (path.suffix == ".gguf" or not facts):
+        facts |= _gguf_facts(inspect(path))
+    print_facts(facts, as_json)
+
+
+@app.command()
+def pull(names: Names, offline: Offline = False) -> None:
+    """Fetch models into the cache and print their paths."""
+    pull_entries("models", names, offline)
+
+
+@app.command()
+def verify(names: Names) -> None:
+    """Hash cached models anew; exit 4 if one is missing or wrong."""
+    from edge_runner.catalog import find
+    from edge_runner.catalog import verify as verify_entry
+    from edge_runner.cli.fetching import fetch_display
+    from edge_runner.errors import ModelFileError
+
+    wrong = []
+    with fetch_display() as (_, on_progress):
+        for entry in [find("models", name) for name in names]:
+            for file, problem in verify_entry(entry, on_progress=on_progress):
+                typer.echo(f"{entry.name}  {file}  {problem or 'ok'}")
+                if problem and entry.name not in wrong:
+                    wrong.append(entry.name)
+    if wrong:
+        again = " ".join(wrong)
+        raise ModelFileError(
+            f"not as pinned: {', '.join(wrong)}; `edge-runner models pull {again}`"
+        )
+
+
+@app.command()
+def path(name: Annotated[str, typer.Argument(help="A name as shown by `list`.")]) -> None:
+    """Print where a model lies; exit 4 if it was not pulled."""
+    print_path("models", name)
+
+
+def print_entries(kind: Kind, as_json: bool) -> None:
+    """The catalog's entries of one kind, a line each, within 80 columns."""
+    from edge_runner.catalog import entries, state
+    from edge_runner.catalog.partial import format_bytes
+
+    listed = entries(kind)
+    if as_json:
+        print_json([_entry_facts(entry) | {"state": state(entry)} for entry in listed])
+        return
+    width = max(len(entry.name) for entry in listed)
+    typer.echo(f"{'NAME':<{width}}  {'ROLE':<10}  {'SIZE':>8}  STATE")
+    for entry in listed:
+        size = format_bytes(entry.bytes) if entry.bytes else "-"
+        typer.echo(f"{entry.name:<{width}}  {entry.role:<10}  {size:>8}  {state(entry)}")
+
+
+def pull_entries(kind: Kind, names: list[str], offline: bool) -> None:
+    """Fetch entries one after the other; all names are checked before the first."""
+    from edge_runner.catalog import ensure, find
+    from edge_runner.cli.fetching import fetch_display
+
+    wanted = [find(kind, name) for name in names]
+    for entry in wanted:
+        with fetch_display() as (report, on_progress):
+            located = ensure(entry, offline=offline, report=report, on_progress=on_progress)
+        typer.echo(str(located.path))
+
+
+def print_path(kind: Kind, name: str) -> None:
+    from edge_runner.catalog import find, locate
+    from edge_runner.errors import AssetError
+
+    located = locate(find(kind, name))
+    if located is None:
+        raise AssetError(f"{name} is not on this machine: `edge-runner {kind} pull {name}`")
+    typer.echo(str(located.path))
+
+
+def print_facts(facts: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(facts)
+        return
+    width = max(len(key) for key in facts)
+    for key, value in facts.items():
+        if value not in (None, "", []):
+            shown = "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+            typer.echo(f"{key:<{width}}  " + shown.replace("\n", "\n" + " " * (width + 2)))
+
+
+def print_json(value: object) -> None:
+    import json
+
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _entry_facts(entry: Entry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "role": entry.role,
+        "license": entry.license,
+        "bytes": entry.bytes,
+        "official": entry.official,
+        "tool_format": entry.tool_format,
+        "context": entry.context,
+        "notes": entry.notes,
+        "files": [f"{spec.name}\n{spec.sha256 or '(shipped)'}" for spec in entry.files],
+        "sources": [source.label for source in entry.sources],
+    }
+
+
+def _gguf_facts(info: GgufInfo) -> dict[str, Any]:
+    return {
+        "gguf_version": info.version,
+        "architecture": info.architecture,
+        "model_name": info.name,
+        "quantization": info.quantization,
+        "parameters": info.parameters,
+        "tensors": info.tensors,
+        "tensor_bytes": info.tensor_bytes,
+        "file_bytes": info.file_bytes,
+        "shards": len(info.shards),
+        "context_length": info.context_length,
+        "layers": info.block_count,
+        "embedding": info.embedding_length,
+        "head_count_kv": info.head_count_kv,
+        "vocabulary": info.vocabulary,
+        "tokenizer": info.tokenizer,
+        "chat_template": info.chat_template is not None,
+    }

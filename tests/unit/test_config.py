@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from edge_runner.config import load_config, shipped
+from edge_runner.errors import ConfigError
+
+MINIMAL = {
+    "name": "x",
+    "kind": "agentic-replay",
+    "workload": {"data": "quickstart"},
+    "device": {"kind": "scripted"},
+}
+
+
+def test_every_shipped_configuration_loads() -> None:
+    assert {"agentic-quickstart", "agentic-mlperf-edge"} <= shipped().keys()
+    for name in shipped():
+        config = load_config(name)
+        assert config.name == name
+        # Hours of work must be asked for by name.
+        assert (config.scenario.preset == "mlperf") == name.endswith("-valid")
+
+
+def test_paths_in_a_file_start_at_the_file_and_in_sets_at_the_working_directory(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "configs"
+    folder.mkdir()
+    path = folder / "a.yaml"
+    path.write_text(yaml.safe_dump(MINIMAL | {"workload": {"data": "data/a.jsonl"}}))
+    assert load_config(path).workload.data == str(folder / "data/a.jsonl")
+    changed = load_config(path, ["workload.data=data/b.jsonl"], cwd=tmp_path)
+    assert changed.workload.data == str(tmp_path / "data/b.jsonl")
+
+
+def test_a_name_is_not_a_path() -> None:
+    assert load_config(MINIMAL).workload.data == "quickstart"
+
+
+def test_sets_reach_any_depth_and_are_typed_as_yaml() -> None:
+    config = load_config(
+        MINIMAL, ["generation.max_tokens=7", "scenario.preset=mlperf", "workload.sessions=null"]
+    )
+    assert config.generation.max_tokens == 7
+    assert config.scenario.preset == "mlperf"
+
+
+def test_a_resolved_configuration_loads_to_the_same() -> None:
+    config = load_config(MINIMAL, ["device.script=[{turn: 2, text: hello}]"])
+    again = load_config(config.model_dump(mode="json"))
+    assert again == config
+    assert again.fingerprint() == config.fingerprint()
+
+
+def test_the_fingerprint_is_of_the_work_not_of_its_name(tmp_path: Path) -> None:
+    config = load_config(MINIMAL)
+    assert load_config(MINIMAL | {"name": "y"}).fingerprint() == config.fingerprint()
+    assert load_config(MINIMAL, ["generation.seed=1"]).fingerprint() != config.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: [", "line 1: not valid YAML"),
+        ("- a", "must be a mapping"),
+        ("name: x\nname: y", "line 2: key 'name' is given twice"),
+        ("1: x", "line 1: key 1 must be text"),
+        ("name: x", "kind: is missing"),
+        ("name: ../../x\nkind: agentic-replay\nworkload: {}\ndevice: {kind: scripted}", "name"),
+        ("name: x\nkind: agentic-replay\nworkload: {}\ndevice: 3", "device: needs a `kind`"),
+        ("name: x\nkind: agentic-replay\nworkload: 3\ndevice: {kind: scripted}", "workload"),
+        (
+            "name: x\nkind: agentic-replay\nworkload: {}\ndevice: {kind: llama-cpp}",
+            "needs a model",
+        ),
+    ],
+)
+def test_mistakes_are_one_line_naming_file_and_key(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    message = str(caught.value)
+    assert said in message
+    assert "bad.yaml" in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"scenario": {"presett": "quick"}}, "scenario.presett: unknown key; did you mean"),
+        ({"generation": {"temprature": 1}}, "generation.temprature: unknown key; did you mean"),
+        ({"devices": {}}, "devices: unknown key; did you mean 'device'"),
+        ({"workload": {"data": "quickstart", "max_turns": 0}}, "workload.max_turns"),
+        ({"generator": {"model": 5}}, "generator.model"),
+    ],
+)
+def test_unknown_keys_say_what_was_meant(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said.replace(".", r"\.").replace("?", r"\?")):
+        load_config(MINIMAL | changes)
+
+
+def test_a_missing_file_names_the_shipped_ones(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'agentic-quickstart'"):
+        load_config("agentic-quikstart")
+    with pytest.raises(ConfigError, match="folder"):
+        load_config(tmp_path)
