@@ -70,13 +70,6 @@ class TurnDone(msgspec.Struct, tag="turn", frozen=True):
     error: str | None = None
 
 
-class Log(msgspec.Struct, tag="log", frozen=True):
-    """One line for the person watching."""
-
-    level: Literal["info", "warning"]
-    text: str
-
-
 class Ended(msgspec.Struct, tag="ended", frozen=True):
     """The worker's last line. `error` and `exit_code` say why a run failed; `clock_drift_ns` is
     how much further the wall clock went than the monotonic one while LoadGen measured."""
@@ -88,7 +81,7 @@ class Ended(msgspec.Struct, tag="ended", frozen=True):
 
 
 FromParent = Job | Stop
-FromWorker = Phase | Engine | Settings | TurnStarting | TurnDone | Log | Ended
+FromWorker = Phase | Engine | Settings | TurnStarting | TurnDone | Ended
 
 
 def _text_to_path(kind: type, value: Any) -> Any:

@@ -23,10 +23,10 @@ VERSIONS = (2, 3)
 
 MAX_HEADER_BYTES = 256 << 20
 MAX_METADATA = 65_536
-MAX_TENSORS = 131_072
+MAX_TENSORS = 65_536
 MAX_KEY_BYTES = 65_535
 MAX_STRING_BYTES = 16 << 20
-MAX_ARRAY_STRINGS = 4_000_000
+MAX_ARRAY_STRINGS = 2_000_000
 MAX_ALIGNMENT = 1 << 20
 
 # What is kept in memory: characters of keys and texts, and numbers of arrays up to a length.

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: phases, a progress bar, failed turns. On stderr."""
+"""What a person sees while a run goes on: phases, LoadGen's settings, turns, what failed."""
 
 from __future__ import annotations
 
@@ -6,31 +6,19 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from edge_runner.bench import protocol
+from edge_runner.cli.bars import Bars
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
-
     from edge_runner.bench.run import Run
-
-# Drawing takes time from the machine that is measured: twice a second is enough to see it move.
-REFRESHES_PER_S = 2
 
 PHASES = {"load": "loading the model", "warm-up": "warming up (not measured)"}
 
 
-class RunView:
-    """Progress of one run. Plain lines when stderr is no terminal."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-
-        self._console: Console = Console(stderr=True, highlight=False)
-        self._progress: Progress | None = None
-        self._tasks: dict[str, TaskID] = {}
+class RunView(Bars):
+    """Shows one run's messages."""
 
     def event(self, message: protocol.FromWorker) -> None:
         """Show one message of the worker."""
@@ -45,59 +33,10 @@ class RunView:
                 if message.outlook:
                     self.say(f"note: {message.outlook}")
             case protocol.TurnDone():
-                self._turn(message)
-            case protocol.Log():
-                self.say(message.text)
-
-    def download(self, done: int, total: int | None, label: str) -> None:
-        """Show a download's progress (bytes)."""
-        self._advance(label, done, total, unit="bytes")
-
-    def say(self, text: str) -> None:
-        """One line, shown literally."""
-        self._console.print(text, markup=False, soft_wrap=True)
-
-    def _turn(self, message: protocol.TurnDone) -> None:
-        self._advance("turns", message.done, message.total, unit="turns")
-        if message.error:
-            self.say(f"{message.session} turn {message.turn} {message.status}: {message.error}")
-
-    def _advance(self, label: str, done: int, total: int | None, unit: str) -> None:
-        progress = self._bar()
-        if label not in self._tasks:
-            self._tasks[label] = progress.add_task(label, total=total, unit=unit)
-        progress.update(self._tasks[label], completed=done, total=total)
-
-    def _bar(self) -> Progress:
-        if self._progress is None:
-            from rich.progress import (
-                BarColumn,
-                MofNCompleteColumn,
-                Progress,
-                TextColumn,
-                TimeElapsedColumn,
-                TimeRemainingColumn,
-            )
-
-            self._progress = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
-                console=self._console,
-                refresh_per_second=REFRESHES_PER_S,
-                transient=True,
-            )
-            self._progress.start()
-        return self._progress
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._progress is not None:
-            self._progress.stop()
+                if message.error:
+                    where = f"{message.session} turn {message.turn}"
+                    self.say(f"{where} {message.status}: {message.error}")
+                self.advance(message.done, message.total, "turns", "turns")
 
 
 def _settings_line(message: protocol.Settings) -> str:

@@ -34,7 +34,7 @@ def run(
             offline=offline,
             require_valid=require_valid,
             on_event=view.event,
-            on_progress=view.download,
+            on_progress=view.fetch,
             on_report=view.say,
         )
         with stopping(a_run, view):

@@ -56,6 +56,7 @@ def nearest_rank(ordered: Sequence[int], p: float) -> int:
 
     `ordered` is ascending and not empty; 0 < p <= 1, taken to the nearest thousandth so that
     0.9 of 10 samples is exactly 9. The median of an even count is thus the lower of the two.
+    LoadGen's summary shows ordered[floor(p n)] instead: one rank higher where p n is whole.
     """
     share = Fraction(p).limit_denominator(1000)
     return ordered[math.ceil(share * len(ordered)) - 1]

@@ -142,7 +142,7 @@ def test_an_engine_that_exits_is_a_failed_turn_with_the_trace_kept(config_file: 
 
 
 def test_a_conversation_longer_than_the_context_fails_that_turn(config_file: Any) -> None:
-    config = config_file({"one": 4}, device={"context_tokens": 130})
+    config = config_file({"one": 12}, device={"context_tokens": 330})
     done, summary = run(config)
     assert done.returncode == 5
     assert "context" in summary["failures"][0]["error"]

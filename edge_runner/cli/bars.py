@@ -1,0 +1,98 @@
+"""Lines and moving bars on stderr. Without a terminal, a line at every tenth of the way."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+Unit = Literal["bytes", "turns"]
+
+# Drawing takes time from the machine that is measured: twice a second is enough to see it move.
+REFRESHES_PER_S = 2
+STEPS = 10
+
+
+class Bars:
+    """One bar a label. All text is shown literally: names and errors come from outside."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console: Console = Console(stderr=True, highlight=False)
+        self._progress: Progress | None = None
+        self._unit: Unit | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._steps: dict[str, int] = {}
+
+    def say(self, line: str) -> None:
+        """Print one line, above the bars."""
+        self._console.print(line, markup=False, soft_wrap=True)
+
+    def fetch(self, done_bytes: int, total_bytes: int, label: str) -> None:
+        """How far a download or check is: a catalog.progress.OnProgress."""
+        self.advance(done_bytes, total_bytes, label, "bytes")
+
+    def advance(self, done: int, total: int, label: str, unit: Unit) -> None:
+        if not self._console.is_terminal:
+            self._step(done, total, label, unit)
+            return
+        progress = self._bars_for(unit)
+        if label not in self._tasks:
+            self._tasks[label] = progress.add_task(label, total=total)
+        progress.update(self._tasks[label], completed=done, total=total)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop()
+
+    def _step(self, done: int, total: int, label: str, unit: Unit) -> None:
+        step = STEPS * done // max(total, 1)
+        if step > self._steps.get(label, 0):
+            self._steps[label] = step
+            if unit == "turns" or step < STEPS:  # a fetch that is through says so itself
+                shown = f"{done} of {total}" if unit == "turns" else f"{step * STEPS} %"
+                self.say(f"{label}: {shown}")
+
+    def _bars_for(self, unit: Unit) -> Progress:
+        if self._progress is None or self._unit != unit:
+            from rich.progress import (
+                BarColumn,
+                DownloadColumn,
+                MofNCompleteColumn,
+                Progress,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
+
+            self._stop()
+            self._unit = unit
+            self._progress = Progress(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                DownloadColumn() if unit == "bytes" else MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                console=self._console,
+                refresh_per_second=REFRESHES_PER_S,
+                transient=True,
+            )
+            self._progress.start()
+        return self._progress
+
+    def _stop(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+        self._progress = None
+        self._tasks.clear()
