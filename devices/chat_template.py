@@ -7,28 +7,22 @@ trusted: each is rendered in a child process of its own, under the limits of `Te
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import psutil
-
+import msgspec
 from edge_runner.devices import template_process as child
+from edge_runner.devices.template_renderer import Renderer, RendererLostError, TemplateLimits
+
 from edge_runner.engines import ToolFormat
-from edge_runner.errors import EngineClosedError, EngineError, ModelFileError, UnavailableError
+from edge_runner.errors import EngineClosedError, EngineError, ModelFileError
 from edge_runner.messages import Message, ToolSpec
 
 CHATML = """\
@@ -42,24 +36,9 @@ CHATML = """\
 """For models that bring no template: the format most small chat models know. No tools."""
 
 PROBE_TOOL = "probe_tool_5b1d"
-ENVIRONMENT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
-MEMORY_CHECK_S = 0.02
 MESSAGE_CHARACTERS = 300
-PIPE_BYTES = 1 << 20
 
 _GENERATION_TAG = re.compile(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}")
-
-
-@dataclass(frozen=True, slots=True)
-class TemplateLimits:
-    """What one rendering may take. `memory_bytes` is on top of what the idle child holds;
-    `instructions` are minijinja's (a long conversation takes some ten thousand)."""
-
-    source_bytes: int = 1 << 20
-    memory_bytes: int = 512 << 20
-    output_bytes: int = 64 << 20
-    instructions: int = 20_000_000
-    time_ns: int = 5_000_000_000
 
 
 class _LimitError(EngineError):
@@ -89,7 +68,7 @@ class ChatTemplate:
         self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
         self._lock = threading.Lock()
         self._closed = False
-        self._process: _Process | None = None
+        self._process: Renderer | None = None
         if len(source.encode(errors="replace")) > self._limits.source_bytes:
             raise ModelFileError(
                 f"{self._what} is longer than {self._limits.source_bytes} bytes: refused"
@@ -179,8 +158,8 @@ class ChatTemplate:
     ) -> None:
         self.close()
 
-    def _start(self) -> _Process:
-        self._process = _Process(self._limits)
+    def _start(self) -> Renderer:
+        self._process = Renderer(self._limits)
         self._ask(self._process, self._setup)
         return self._process
 
@@ -189,10 +168,10 @@ class ChatTemplate:
             self._process.close()
             self._process = None
 
-    def _ask(self, process: _Process, payload: bytes) -> str:
+    def _ask(self, process: Renderer, payload: bytes) -> str:
         try:
             status, text = process.exchange(payload)
-        except _ChildLostError as lost:
+        except RendererLostError as lost:
             self._stop()
             if lost.limit:
                 raise self._out_of(lost.limit) from None
@@ -206,109 +185,13 @@ class ChatTemplate:
             raise self._out_of("instruction")
         if status == child.OUTPUT_TOO_LONG:
             raise self._out_of("output")
-        line = _one_line(text)
         if status == child.REFUSED:
-            raise EngineError(f"{self._what} refused the conversation: {line}")
-        raise EngineError(f"{self._what} failed: {line}")
+            raise EngineError(f"{self._what} refused the conversation: {_one_line(text)}")
+        # Below its first line minijinja's message quotes the template.
+        raise EngineError(f"{self._what} failed: {_one_line(text.partition(chr(10))[0])}")
 
     def _out_of(self, limit: str) -> _LimitError:
         return _LimitError(f"{self._what} ran out of its {limit} limit: the template is broken")
-
-
-class _ChildLostError(Exception):
-    """The child is gone. `limit`: which limit ended it, if one did."""
-
-    def __init__(self, reason: str, limit: str = "") -> None:
-        super().__init__(reason)
-        self.limit = limit
-
-
-class _Process:
-    """The child process and its pipes."""
-
-    def __init__(self, limits: TemplateLimits) -> None:
-        self._limits = limits
-        self._limit_hit = ""
-        spec = importlib.util.find_spec("minijinja")
-        if spec is None or spec.origin is None:
-            raise UnavailableError(
-                "rendering chat templates needs minijinja: pip install 'edge-runner[llama-cpp]'"
-            )
-        self._popen = subprocess.Popen(
-            [sys.executable, "-I", "-S", child.__file__, str(Path(spec.origin).parent.parent)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
-            pipesize=PIPE_BYTES,
-            creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-        )
-        assert self._popen.stdin is not None and self._popen.stdout is not None  # noqa: S101, PT018 - asked for above
-        self._requests, self._answers = self._popen.stdin, self._popen.stdout
-
-    def exchange(self, payload: bytes) -> tuple[bytes, str]:
-        """One request, one answer: status and text. Raises _ChildLostError."""
-        done = threading.Event()
-        watchdog = threading.Thread(target=self._watch, args=(done,), daemon=True)
-        watchdog.start()
-        try:
-            self._requests.write(len(payload).to_bytes(child.HEADER_BYTES, "big"))
-            self._requests.write(payload)
-            self._requests.flush()
-            size = int.from_bytes(self._read(child.HEADER_BYTES), "big")
-            if size > self._limits.output_bytes + 1:
-                raise _ChildLostError(f"answer of {size} bytes", "output")
-            status = self._read(1)
-            return status, self._read(size - 1).decode(errors="replace")
-        except BrokenPipeError:
-            raise self._lost() from None
-        finally:
-            done.set()
-
-    def close(self) -> None:
-        self._popen.kill()
-        for pipe in (self._requests, self._answers):
-            with suppress(OSError):  # what is still buffered has nowhere to go
-                pipe.close()
-        self._popen.wait()
-
-    def _read(self, size: int) -> bytes:
-        data = self._answers.read(size)
-        if len(data) < size:
-            raise self._lost()
-        return data
-
-    def _lost(self) -> _ChildLostError:
-        code = self._popen.wait()
-        if self._limit_hit:
-            return _ChildLostError(f"exit code {code}", self._limit_hit)
-        if code == child.OUT_OF_MEMORY_EXIT or code in (-_signal("SIGABRT"), -_signal("SIGKILL")):
-            # A failed allocation in Rust aborts; the kernel's memory killer kills.
-            return _ChildLostError(f"exit code {code}", "memory")
-        if code == -_signal("SIGALRM"):
-            return _ChildLostError(f"exit code {code}", "time")
-        return _ChildLostError(f"exit code {code}")
-
-    def _watch(self, done: threading.Event) -> None:
-        """Kill the child when its time is over, or its memory where the kernel has no cap."""
-        deadline_s = self._limits.time_ns / 1e9
-        if sys.platform == "linux":
-            if not done.wait(deadline_s):
-                self._kill("time")
-            return
-        process = psutil.Process(self._popen.pid)
-        waited_s = 0.0
-        while not done.wait(MEMORY_CHECK_S):
-            waited_s += MEMORY_CHECK_S
-            with suppress(psutil.Error):
-                if process.memory_info().rss > self._limits.memory_bytes:
-                    return self._kill("memory")
-            if waited_s >= deadline_s:
-                return self._kill("time")
-
-    def _kill(self, limit: str) -> None:
-        self._limit_hit = limit
-        self._popen.kill()
 
 
 def message_dicts(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
@@ -362,18 +245,25 @@ def detect_tool_format(source: str | None) -> ToolFormat:
 def _arguments(text: str) -> Any:
     """Templates print arguments with `tojson`: an object as an object, anything else as it is."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return text
     return value if isinstance(value, dict) else text
 
 
 def _encode(value: Mapping[str, Any]) -> bytes:
+    with suppress(OverflowError, UnicodeEncodeError, RecursionError):
+        return msgspec.json.encode(value, enc_hook=_plain)
+    # Slower, but takes integers of any size and halves of surrogate pairs.
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
     try:
         return text.encode()
-    except UnicodeEncodeError:  # half a surrogate pair is no character
+    except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
 
 
 def _plain(value: object) -> dict[Any, Any]:
@@ -385,7 +275,3 @@ def _plain(value: object) -> dict[Any, Any]:
 def _one_line(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= MESSAGE_CHARACTERS else line[:MESSAGE_CHARACTERS] + "..."
-
-
-def _signal(name: str) -> int:
-    return int(getattr(signal, name, 0))

@@ -8,37 +8,27 @@ content then, with everything that was written.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from edge_runner.devices.text import StopStrings, find_first, held_length
-from edge_runner.devices.tool_calls import (
-    ARGUMENT_KEYS,
-    Call,
-    JsonScanner,
-    bare_call,
-    closed_calls,
-    complete_calls,
+from edge_runner.devices.tool_blocks import (
+    CALL,
+    CALL_END,
+    OPENING_TAGS,
+    PARAMETER,
+    TaggedBlock,
+    WholeReply,
 )
+from edge_runner.devices.tool_calls import Call, closed_calls, complete_calls
+
 from edge_runner.engines import Channel, ToolFormat
 from edge_runner.messages import ToolCall, ToolSpec
 
 Delta = tuple[Channel, str]
 
 THINK, THINK_END = "<think>", "</think>"
-CALL, CALL_END = "<tool_call>", "</tool_call>"
-FUNCTION, FUNCTION_END = "<function=", "</function>"
-PARAMETER, PARAMETER_END = "<parameter=", "</parameter>"
-PYTHON_TAG = "<|python_tag|>"
-
-OPENING_TAGS: dict[ToolFormat, tuple[str, ...]] = {
-    "none": (),
-    "json": (),
-    "hermes": (CALL,),
-    "qwen3-coder": (CALL, FUNCTION),
-    "llama3": (PYTHON_TAG,),
-}
+PIECE_CHARACTERS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +67,11 @@ class ReplyParser:
         self._reasoning = _Writer("reasoning", self._deltas)
         self._call_text = _Writer("tool_call", self._deltas)
         self._reasoning.tag()
+        self._call_text.tag()
         self._calls: list[Call] = []
         self._held = ""
-        self._whole: _WholeReply | None = None
-        self._block: _Block | None = None
+        self._whole: WholeReply | None = None
+        self._block: TaggedBlock | None = None
         self._trust_every_tag = False
         self._state: Callable[[str], str] = self._in_reasoning if reasoning_open else self._at_start
 
@@ -97,14 +88,11 @@ class ReplyParser:
     def finish(self) -> ParsedReply:
         """Nothing follows: settle what was open."""
         self._run(self._stop.finish())
-        if self._whole is not None:
-            self._calls += self._whole.finish()
-            if self._calls:
-                self._call_text.tag()
-            else:
-                self._leave_whole()
-        while self._block is not None:
-            self._end_unclosed(self._block)
+        while self._whole is not None or self._block is not None:
+            if self._whole is not None:
+                self._end_whole(self._whole)
+            elif self._block is not None:
+                self._end_block(self._block)
         writer = self._reasoning if self._state == self._in_reasoning else self._content
         writer.write(self._held)
         for writer in (self._reasoning, self._content, self._call_text):
@@ -113,11 +101,16 @@ class ReplyParser:
         return ParsedReply(self._content.text, self._reasoning.text, calls, self._take())
 
     def _run(self, text: str) -> None:
-        """Let the states consume the text; each returns what is left for the next one."""
-        rest = self._held + text
-        self._held = ""
-        while rest:
-            rest = self._state(rest)
+        """Let the states consume the text; each returns what is left for the next one. In pieces:
+        every tag found costs a copy of what is left."""
+        for start in range(0, len(text), PIECE_CHARACTERS):
+            rest = self._held + text[start : start + PIECE_CHARACTERS]
+            self._held = ""
+            while rest:
+                rest = self._state(rest)
+                if len(rest) > 2 * PIECE_CHARACTERS:  # a state gave back what it had taken before
+                    self._run(rest)
+                    break
 
     def _take(self) -> list[Delta]:
         deltas = self._deltas.copy()
@@ -135,24 +128,20 @@ class ReplyParser:
 
     def _at_start(self, text: str) -> str:
         if self._may_be_whole:
-            self._whole = _WholeReply(self._tools, self._call_text)
+            self._whole = WholeReply(self._tools, self._call_text.write)
             self._state = self._in_whole
         else:
             self._state = self._in_content
         return text
 
     def _in_whole(self, text: str) -> str:
-        assert self._whole is not None  # noqa: S101 - what this state means
-        return "" if self._whole.feed(text) else self._leave_whole(run=False)
-
-    def _leave_whole(self, run: bool = True) -> str:
-        assert self._whole is not None  # noqa: S101 - only called when there is one
-        text = self._whole.text
+        whole = self._whole
+        assert whole is not None  # noqa: S101 - what this state means
+        if whole.feed(text):
+            return ""
         self._whole = None
         self._state = self._in_content
-        if run:
-            self._run(text)
-        return text
+        return whole.text
 
     def _in_content(self, text: str) -> str:
         before, tag, rest = self._cut(text, self._content_tags)
@@ -161,7 +150,7 @@ class ReplyParser:
             self._content.tag()
             self._state = self._in_reasoning
         elif tag in self._opening_tags:
-            self._block = _Block(tag)
+            self._block = TaggedBlock(tag)
             self._state = self._in_block
         elif tag and not (self._calls and self._content.after_tag):
             self._content.write(tag)  # a closing tag that closes nothing is text
@@ -180,11 +169,11 @@ class ReplyParser:
         block = self._block
         assert block is not None  # noqa: S101 - what this state means
         before, tag, rest = self._cut(text, block.tags)
-        seen = block.add(before)
-        self._call_text.write(before[:seen])
-        if seen < len(before):
+        broken_at = block.add(before)
+        self._call_text.write(before[:broken_at])
+        if broken_at is not None:
             self._held = ""
-            return self._close_early(block) + text[seen:]
+            return self._close_early(block) + text[broken_at:]
         if not tag:
             return ""
         if tag == PARAMETER or not (self._trust_every_tag or block.at_boundary):
@@ -198,7 +187,16 @@ class ReplyParser:
         self._close(block.text, complete_calls(block.body(), self._tools))
         return tag + rest
 
-    def _end_unclosed(self, block: _Block) -> None:
+    def _end_whole(self, whole: WholeReply) -> None:
+        self._whole = None
+        self._state = self._in_content
+        if calls := whole.finish():
+            self._calls += calls
+            self._call_text.tag()
+        else:
+            self._run(whole.text)
+
+    def _end_block(self, block: TaggedBlock) -> None:
         held, self._held = self._held, ""
         for body in (block.body(), block.body() + held):
             if calls := complete_calls(body, self._tools):
@@ -207,7 +205,7 @@ class ReplyParser:
             return self._run(self._close_early(block) + held)
         return self._close(block.text + held, [])
 
-    def _close_early(self, block: _Block) -> str:
+    def _close_early(self, block: TaggedBlock) -> str:
         """Take the first closing tag, seen inside a string that never ended, for real. Returns the
         text behind it. Once in a reply: then every tag is trusted, so that time stays linear."""
         assert block.early_close is not None  # noqa: S101 - asked by the callers
@@ -272,118 +270,3 @@ class _Writer:
     def _emit(self, text: str) -> None:
         self._parts.append(text)
         self._deltas.append((self._channel, text))
-
-
-class _Block:
-    """A tagged block while it is written. `early_close` is where the first closing tag stood that
-    looked like part of a value; `at_boundary` tells whether a tag here would be a real one."""
-
-    def __init__(self, opening: str) -> None:
-        self.opening = opening
-        self.closing_tag = {CALL: CALL_END, FUNCTION: FUNCTION_END}.get(opening, "")
-        self.tags = (FUNCTION_END, PARAMETER) if opening == FUNCTION else (CALL_END, CALL)
-        if opening == PYTHON_TAG:
-            self.tags = (PYTHON_TAG,)
-        self.early_close: int | None = None
-        self._parts = [opening]
-        self._length = len(opening)
-        self._xml: bool | None = True if opening == FUNCTION else None
-        self._tail = ""
-        self._has_parameter = False
-        self._json: JsonScanner | None = JsonScanner()
-
-    @property
-    def text(self) -> str:
-        """All of it, opening tag included."""
-        return "".join(self._parts)
-
-    def body(self, end: int | None = None) -> str:
-        """What is inside the tags, up to index `end` of the text."""
-        return self.text[0 if self.opening == FUNCTION else len(self.opening) : end]
-
-    @property
-    def at_boundary(self) -> bool:
-        if self._xml:
-            if self.opening == FUNCTION:
-                return not self._has_parameter or self._tail.endswith(PARAMETER_END)
-            return self._tail.endswith(FUNCTION_END)
-        return self._json is None or not self._json.in_string
-
-    def add(self, text: str) -> int:
-        """Take text without tags. Returns how much was taken: less than all of it when it shows
-        that `early_close` was the end after all."""
-        if self._xml is None and (first := text.lstrip()[:1]):
-            self._xml = first == "<"
-        taken = len(text)
-        if self._xml is False and self._json is not None:
-            event, at = self._json.scan(text)
-            while event == "end":
-                event, at = self._json.scan(text, at)
-            if event == "newline":  # not JSON: from here on every tag is a real one
-                self._json = None
-                taken = taken if self.early_close is None else at
-        self._append(text[:taken])
-        return taken
-
-    def add_tag(self, tag: str) -> None:
-        """Take a tag that is part of a value."""
-        if tag == PARAMETER:
-            self._has_parameter = True
-        if tag == self.closing_tag and self.early_close is None:
-            self.early_close = self._length
-        if self._json is not None:
-            self._json.scan(tag)
-        self._append(tag)
-
-    def _append(self, text: str) -> None:
-        self._parts.append(text)
-        self._length += len(text)
-        self._tail = (self._tail + text).rstrip()[-len(PARAMETER_END) :]
-
-
-class _WholeReply:
-    """A reply that may be nothing but JSON objects that call tools."""
-
-    FENCES = ("```", "```json", "```tool_call")
-    HEAD = re.compile(
-        r'\{\s*"name"\s*:\s*"([^"\\]*)"\s*,\s*"(?:' + "|".join(ARGUMENT_KEYS) + r')"\s*:'
-    )
-    HEAD_CHARACTERS = 256
-
-    def __init__(self, names: Collection[str], live: _Writer) -> None:
-        self._names = names
-        self._live = live
-        self._parts: list[str] = []
-        self._fence: str | None = None
-        self._opened = False
-        self._ended = False
-        self._object: list[str] = []
-        self._scanner = JsonScanner()
-        self._calls: list[Call] = []
-
-    @property
-    def text(self) -> str:
-        return "".join(self._parts)
-
-    def finish(self) -> list[Call]:
-        """The calls, or none if this was not only calls."""
-        return [] if self._object else self._calls
-
-    def feed(self, text: str) -> bool:
-        """Take the next piece. False as soon as it cannot be what this class is for."""
-        self._parts.append(text)
-        at = 0
-        while at < len(text):
-            if self._object or (text[at] == "{" and self._opened and not self._ended):
-                event, end = self._scanner.scan(text, at)
-                while event == "newline":
-                    event, end = self._scanner.scan(text, end)
-                self._grow(text[at:end])
-                if event == "end" and not self._end_object():
-                    return False
-                at = end
-            elif self._between(text[at]):
-                at += 1
-            else:
-                return False
-        return True

@@ -18,7 +18,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
@@ -32,6 +34,13 @@ OUTPUT_TOO_LONG = b"O"
 
 OUT_OF_MEMORY_EXIT = 86
 TEMPLATE = "chat_template"
+WARM_UP_NAME = "warm_up"
+WARM_UP = (
+    "{{ data | tojson(indent=2) }}{{ data.items() | list }}{{ data }}{{ strftime_now('%d %b') }}",
+    "{{ raise_exception('warm-up') }}",
+    "{{ data.key.missing.missing }}",
+    "{% if %}",
+)
 HEADER_BYTES = 8
 
 try:
@@ -51,7 +60,6 @@ def main() -> None:
 
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     setup = json.loads(read_frame(requests))
-    limit_resources(setup["memory_bytes"])
     environment = Environment(
         trim_blocks=True,
         lstrip_blocks=True,
@@ -60,12 +68,22 @@ def main() -> None:
         fuel=setup["instructions"],
     )
     equip(environment, datetime.fromisoformat(setup["now"]))
-    write_frame(answers, *answer(lambda: compile_template(environment, setup["source"]), setup))
+    warm_up(environment)
+    limit_resources(setup["memory_bytes"])
+    compiled = answer(partial(compile_template, environment, setup["source"]), setup)
+    write_frame(answers, *compiled)
     while request := read_frame(requests):
-        variables = json.loads(request)
-        write_frame(
-            answers, *answer(lambda: environment.render_template(TEMPLATE, **variables), setup)
-        )
+        render = partial(environment.render_template, TEMPLATE, **json.loads(request))
+        write_frame(answers, *answer(render, setup))
+
+
+def warm_up(environment: Environment) -> None:
+    """Let every module be imported that is only imported on first use: later none can be opened."""
+    from minijinja import TemplateError
+
+    for source in WARM_UP:
+        with suppress(TemplateError, _RefusedError):
+            environment.render_str(source, WARM_UP_NAME, data={"key": [1, 2.5, None, "é"]})
 
 
 def compile_template(environment: Environment, source: str) -> str:

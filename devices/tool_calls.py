@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from edge_runner.messages import ToolSpec
 
@@ -20,8 +20,6 @@ _DECODER = json.JSONDecoder(strict=False)  # raw newlines in strings, which smal
 _BLANK = re.compile(r"\s*")
 _SEPARATORS = re.compile(r"[\s,;\[\]]*")
 _NAME = re.compile(r'"name"\s*:\s*"([^"\\]+)"')
-_IN_STRING = re.compile(r'["\\\n]')
-_OUT_OF_STRING = re.compile(r'["{}\[\]]')
 
 _FUNCTION = re.compile(r"<function=([^>\n]*)>")
 _FUNCTION_END = re.compile(r"\s*</function>")
@@ -39,39 +37,6 @@ class Call(NamedTuple):
 
     name: str
     arguments: str
-
-
-class JsonScanner:
-    """Follows JSON text piece by piece: inside a string or not, and how deep in brackets."""
-
-    def __init__(self) -> None:
-        self.in_string = False
-        self.depth = 0
-        self._escaped = False
-
-    def scan(self, text: str, at: int = 0) -> tuple[Literal["end", "newline"] | None, int]:
-        """Go on to the next event and the index behind it: `end` of the outermost value, or a raw
-        `newline` inside a string, which no valid JSON has; None at the end of `text`."""
-        if self._escaped and at < len(text):
-            self._escaped = False
-            at += 1
-        while mark := (_IN_STRING if self.in_string else _OUT_OF_STRING).search(text, at):
-            at = mark.end()
-            match mark[0]:
-                case '"':
-                    self.in_string = not self.in_string
-                case "{" | "[":
-                    self.depth += 1
-                case "}" | "]":
-                    self.depth -= 1
-                    if self.depth <= 0:
-                        return "end", at
-                case "\n":
-                    return "newline", at
-                case _:
-                    self._escaped = at == len(text)
-                    at += 1
-        return None, len(text)
 
 
 def closed_calls(body: str, tools: Mapping[str, ToolSpec]) -> list[Call]:
@@ -111,9 +76,7 @@ def bare_call(text: str, names: Collection[str]) -> Call | None:
     return call if call is not None and complete and call.name in names else None
 
 
-def _read_object(
-    text: str, at: int, need_arguments: bool = False
-) -> tuple[Call | None, int, bool]:
+def _read_object(text: str, at: int, need_arguments: bool = False) -> tuple[Call | None, int, bool]:
     """The call written as the object at `text[at]`, where it ends, and whether it is all there."""
     name: str | None = None
     arguments: str | None = None
@@ -162,8 +125,10 @@ def _xml_calls(body: str, tools: Mapping[str, ToolSpec]) -> list[tuple[Call, boo
         while parameter := _PARAMETER.match(body, at):
             at = parameter.end()
             key = parameter[1].strip()
-            members.append(f"{json.dumps(key, ensure_ascii=False)}: "
-                           f"{_xml_value(parameter[2], _types(tools.get(name), key))}")
+            members.append(
+                f"{json.dumps(key, ensure_ascii=False)}: "
+                f"{_xml_value(parameter[2], _types(tools.get(name), key))}"
+            )
         end = _FUNCTION_END.match(body, at)
         if end is None and body[at:].strip():  # something that is no parameter: pass all of it on
             stop = body.find("</function>", at)

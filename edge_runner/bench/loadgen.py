@@ -170,9 +170,9 @@ def read_report(folder: Path) -> LoadGenReport:
     except OSError as error:
         raise RunFailedError(f"{path.name}: LoadGen left no summary: {error.strerror}") from None
     # VALID takes no notice of errors that LoadGen itself logged.
-    reasons = [] if "No errors encountered" in text else ["errors are in its detail log"]
+    reasons = [] if "No errors encountered" in text else ["LoadGen: errors are in its detail log"]
     reasons += [
-        f"{name.strip()} not satisfied"
+        f"LoadGen: {name.strip().lower()} not satisfied"
         for name in re.findall(r"^ +(.+?) satisfied *: NO *$", text, re.MULTILINE)
     ]
     verdict = re.search(r"^Result is : (VALID|INVALID)$", text, re.MULTILINE)

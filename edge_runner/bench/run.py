@@ -37,6 +37,7 @@ from edge_runner.results.schema import EndStatus, Identity, RunRecord, Standing,
 from edge_runner.results.summary import summarize, write_summary
 from edge_runner.results.verdict import exit_code
 from edge_runner.sessions import TurnOutcome
+from edge_runner.trace import TurnTrace
 
 # After a stop the worker ends within one token or prefill chunk; loading a model cannot be stopped.
 STOP_GRACE_S = 10.0
@@ -139,7 +140,7 @@ class Run:
             data=data,
             model=model,
         )
-        pending: dict[int, protocol.TurnStarting] = {}
+        pending: dict[int, tuple[int, protocol.TurnStarting]] = {}
         with _WorkerProcess(job, folder.path / NATIVE_LOG) as worker:
             self._worker = worker
             if self._stopped.is_set():  # between the check above and here
@@ -151,7 +152,7 @@ class Run:
                     case protocol.Settings():
                         folder.update(settings=message.loadgen)
                     case protocol.TurnStarting():
-                        pending[message.stream] = message
+                        pending[message.stream] = (monotonic_ns(), message)
                     case protocol.TurnDone():
                         pending.pop(message.stream, None)
                         self._latencies.add(message.latency_ns)
@@ -161,7 +162,10 @@ class Run:
             return self._died(folder, worker, list(pending.values()))
 
     def _died(
-        self, folder: RunFolder, worker: _WorkerProcess, lost: list[protocol.TurnStarting]
+        self,
+        folder: RunFolder,
+        worker: _WorkerProcess,
+        lost: list[tuple[int, protocol.TurnStarting]],
     ) -> protocol.Ended:
         """The worker went without a word: its turn in flight failed with it."""
         how = worker.how_it_ended()
@@ -170,15 +174,15 @@ class Run:
         if status == "failed":
             error = f"the worker process {how}; see {NATIVE_LOG} in the run folder"
         with EventWriter(folder.path) as events:
-            for turn in lost:
-                now_ns = monotonic_ns()
+            for started_ns, turn in lost:
+                ended_ns = monotonic_ns()
                 outcome = TurnOutcome(
                     session=turn.session,
                     turn=turn.turn,
                     status=status,
-                    issued_ns=now_ns,
-                    completed_ns=now_ns,
-                    ledger_ns={},
+                    issued_ns=started_ns,
+                    completed_ns=ended_ns,
+                    ledger_ns=TurnTrace(started_ns).close(ended_ns),
                     error=f"the worker process {how} in mid-turn",
                 )
                 events.turn(outcome, stream=turn.stream, repeat=turn.repeat)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import typer
@@ -42,6 +43,9 @@ def _options(
 
 def main() -> None:
     """The entry point: every error of ours is one line on stderr and its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a console that is not UTF-8
     try:
         app()
     except EdgeRunnerError as error:

@@ -45,6 +45,8 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     effective settings. `failure` is the one line that ended a failed run.
     """
 
+    format: int = FORMAT
+    status: RunStatus = "running"
     name: str
     kind: str
     mode: Mode
@@ -55,8 +57,6 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     config: dict[str, Any]
     fingerprint: str
     edge_runner: str
-    format: int = FORMAT
-    status: RunStatus = "running"
     streams: int = 1
     expected_turns: int | None = None
     ended: str | None = None
@@ -191,6 +191,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     completed and empty turns.
     """
 
+    format: int = FORMAT
     status: EndStatus
     mode: Mode
     kind: str
@@ -200,7 +201,6 @@ class Summary(Struct, frozen=True, kw_only=True):
     verdict: Verdict
     standing: Standing
     turns: TurnCounts
-    format: int = FORMAT
     name: str = ""
     failure: str | None = None
     model: Identity | None = None

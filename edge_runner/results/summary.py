@@ -42,6 +42,8 @@ def summarize(
         tally.add(turn)
         if count <= ROWS_LIMIT:
             rows.append(turn)
+        elif rows:
+            rows.clear()
     whole = DepthTally.merged(tally.depths.values())
     overall = whole.summary()
     turns = tally.counts(run.expected_turns)
@@ -87,7 +89,7 @@ def summarize(
         loadgen=loadgen,
         cross_check=cross_check,
         environment=run.environment,
-        per_turn=tuple(rows) if count <= ROWS_LIMIT else (),
+        per_turn=tuple(rows),
         per_turn_file=None if count <= ROWS_LIMIT else folder.turns.name,
     )
 

@@ -72,7 +72,7 @@ def print_turns(
             _number(tokens.output * 1e9 / decode_ns if decode_ns > 0 else None),
             Text(row.status + (" again" if row.repeat else ""), _STYLE[row.status]),
         )
-    notes = [Text(f"and {more:,} more turns", "dim")] if more else []
+    notes = [Text(f"and {more:,} more", "dim")] if more else []
     _print(console, [table, *notes])
 
 
@@ -104,9 +104,9 @@ def duration(value_ns: int | None) -> str:
     """Nanoseconds at three digits in the unit that fits: "812 ns", "1.21 ms", "3.4 s", "12 min"."""
     if value_ns is None:
         return "-"
-    for unit, size in (("min", 60e9), ("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+    for unit, size in (("h", 3600e9), ("min", 60e9), ("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         amount = value_ns / size
-        if abs(amount) >= (2 if unit == "min" else 0.9995):
+        if abs(amount) >= (2 if unit in ("h", "min") else 0.9995):
             return f"{amount:,.0f} {unit}" if abs(amount) >= 99.95 else f"{amount:#.3g} {unit}"
     return f"{value_ns} ns"
 
@@ -295,7 +295,9 @@ def _print(console: Console, parts: Sequence[RenderableType]) -> None:
 
 def _clipped(text: str, width: int) -> Text:
     clipped = Text(visible(text))
-    clipped.truncate(width, overflow="ellipsis")
+    if clipped.cell_len > width:
+        clipped.truncate(width - 2)
+        clipped.append("..")
     return clipped
 
 

@@ -1,4 +1,4 @@
-"""One pass over a run's turns, in memory that grows by some 100 bytes a turn."""
+"""One pass over a run's turns, in memory that grows by a few hundred bytes a turn."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class Tally:
         if not turn.repeat:
             seen = self._seen[turn.session]
             if turn.turn in seen:
-                self._defect("a number already used in its session, not marked repeat", turn)
+                self._defect("a number already used in its session, not a repeat", turn)
             seen.add(turn.turn)
 
     def _defect(self, what: str, turn: TurnEvent) -> None:

@@ -58,7 +58,7 @@ def test_a_run_measures_every_turn_once(config_file: Any) -> None:
 def test_loadgen_and_we_agree_on_the_latency(config_file: Any) -> None:
     _, summary = run(config_file({"one": 5}, [{"decode_tps": 400}]))
     assert summary["verdict"]["loadgen"] == "INVALID"  # 5 queries: too few, and it says so
-    assert any("arly stopping" in reason for reason in summary["verdict"]["reasons"])
+    assert any("early stopping" in reason for reason in summary["verdict"]["reasons"])
     assert summary["cross_check"]["clock_mismatch"] is False
     assert summary["cross_check"]["largest_difference_ns"] < 1_000_000
 

@@ -56,7 +56,10 @@ def test_every_rule_that_is_not_satisfied_is_a_reason(tmp_path: Path) -> None:
     text = text.replace("Early stopping satisfied: Yes", "Early stopping satisfied: NO")
     report = write(tmp_path, text)
     assert report.verdict == "INVALID"
-    assert report.reasons == ("Min duration not satisfied", "Early stopping not satisfied")
+    assert report.reasons == (
+        "LoadGen: min duration not satisfied",
+        "LoadGen: early stopping not satisfied",
+    )
 
 
 def test_errors_are_a_reason_even_when_loadgen_says_valid(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from gguf_files import gguf_bytes, write_split
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_runner.catalog.gguf import GgufInfo, inspect, require_generator
+from edge_runner.catalog.gguf import inspect, require_generator
 from edge_runner.errors import ModelFileError
 
 TINY = gguf_bytes()
@@ -38,17 +38,13 @@ def mutated(draw: Callable[..., object], content: bytes = TINY) -> bytes:
     return bytes(out)
 
 
-def survive(path: Path) -> None:
+def outcome(path: Path) -> str:
+    """What is wrong with the file, or nothing; any other exception fails the test."""
     try:
-        info = inspect(path)
+        require_generator(inspect(path))
     except ModelFileError as error:
-        assert "\n" not in str(error)
-        return
-    assert isinstance(info, GgufInfo)
-    try:
-        require_generator(info)
-    except ModelFileError as error:
-        assert "cannot generate text" in str(error)
+        return str(error)
+    return ""
 
 
 @pytest.fixture(scope="module")
@@ -56,25 +52,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzz")
 
 
-@settings(max_examples=1500, deadline=2000)
+@settings(max_examples=600, deadline=2000, database=None)
 @given(content=mutated())
 def test_mutated_files(folder: Path, content: bytes) -> None:
     path = folder / "model.gguf"
     path.write_bytes(content)
-    survive(path)
+    assert "\n" not in outcome(path)
 
 
-@settings(max_examples=500, deadline=2000)
+@settings(max_examples=300, deadline=2000, database=None)
 @given(content=st.binary(max_size=400))
 def test_random_bytes_behind_the_magic(folder: Path, content: bytes) -> None:
     path = folder / "model.gguf"
     path.write_bytes(b"GGUF\x03\0\0\0" + content)
-    survive(path)
+    assert "\n" not in outcome(path)
 
 
-@settings(max_examples=300, deadline=2000)
+@settings(max_examples=200, deadline=2000, database=None)
 @given(content=mutated(gguf_bytes({"split.no": 1, "split.count": 3})))
 def test_mutated_shards(folder: Path, content: bytes) -> None:
     shards = write_split(folder)
     shards[1].write_bytes(content)
-    survive(shards[0])
+    assert "\n" not in outcome(shards[0])

@@ -33,7 +33,7 @@ def test_list_and_show(make_run: MakeRun, make_outcome: MakeOutcome) -> None:
     for name in ("latest", folder.path.name, str(folder.path)):
         assert "2 of 2 completed" in output_of("show", name, "--runs-dir", runs)
     shown = output_of("show", "latest", "--runs-dir", runs, "--turns", "1")
-    assert "and 1 more turns" in shown
+    assert "and 1 more" in shown
 
 
 def test_json_is_the_files_bytes(make_run: MakeRun, make_outcome: MakeOutcome) -> None:

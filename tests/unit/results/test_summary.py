@@ -187,8 +187,7 @@ def test_a_ledger_that_does_not_sum_is_named(make_run: MakeRun, make_outcome: Ma
         "1 turn with a ledger that does not sum to the latency; first: session s1, turn 2",
         "1 turn with a negative ledger part (time charged twice); first: session s1, turn 3",
         "1 turn with cached + evaluated tokens other than the prompt's; first: session s1, turn 4",
-        "1 turn with a number already used in its session, not marked repeat; "
-        "first: session s1, turn 4",
+        "1 turn with a number already used in its session, not a repeat; first: session s1, turn 4",
     )
 
 
@@ -298,28 +297,41 @@ def test_many_turns_go_to_their_own_file(
     assert all(row.keys() >= ROW for row in rows)
 
 
-def test_a_hundred_thousand_turns_in_bounded_memory(
-    make_run: MakeRun, make_outcome: MakeOutcome
-) -> None:
-    """A turn costs tens of bytes in memory, a few hundred in the file."""
-    folder, run = make_run([make_outcome()], expected_turns=100_000)
-    (turn,) = read_turns(folder.events)
-    with folder.events.open("wb") as file:
-        for index in range(100_000):
-            session, number = f"s{index // 50}", index % 50 + 1
-            changed = msgspec.structs.replace(turn, session=session, turn=number)
-            file.write(msgspec.json.encode(changed) + b"\n")
-    tracemalloc.start()
-    try:
-        result = summarize(folder, run)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+@pytest.fixture
+def make_long_run(make_run: MakeRun, make_outcome: MakeOutcome) -> MakeRun:
+    def make(count: int) -> tuple[RunFolder, RunRecord]:
+        folder, run = make_run([make_outcome()], expected_turns=count)
+        (turn,) = read_turns(folder.events)
+        with folder.events.open("wb") as file:
+            for index in range(count):
+                session, number = f"s{index // 50}", index % 50 + 1
+                changed = msgspec.structs.replace(turn, session=session, turn=number)
+                file.write(msgspec.json.encode(changed) + b"\n")
+        return folder, run
+
+    return make
+
+
+def test_a_hundred_thousand_turns(make_long_run: MakeRun) -> None:
+    result = summarize(*make_long_run(100_000))
     assert result.turns.issued == result.latency_ns.n == 100_000
     assert result.latency_ns.early_stopping.p99 == 153 * MS
-    assert result.per_turn == ()
-    assert peak < 400 * 100_000
-    assert peak < folder.events.stat().st_size
+    assert result.tokens.prompt == 100_000_000
+    assert (result.per_turn, result.warnings) == ((), ())
+
+
+def test_a_turn_more_costs_a_few_hundred_bytes(make_long_run: MakeRun) -> None:
+    def peak(count: int) -> int:
+        folder, run = make_long_run(count)
+        tracemalloc.start()
+        try:
+            summarize(folder, run)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    turns = 5_000
+    assert peak(20_000) - peak(20_000 - turns) < 500 * turns
 
 
 def test_the_standing_can_never_say_verified() -> None:

@@ -177,7 +177,7 @@ def test_turns_are_limited_and_counted(make_run: MakeRun, make_outcome: MakeOutc
     )
     text = rendered(print_turns, turns_of(folder))
     assert len(text.rstrip().splitlines()) == 1 + 20 + 1
-    assert text.rstrip().endswith("and 10 more turns")
+    assert text.rstrip().endswith("and 10 more")
     first = text.splitlines()[1].split()
     assert first == ["s1", "1", "1,000", "90%", "153", "ms", "101", "ms", "120", "completed"]
     assert "completed again" in rendered(print_turns, turns_of(folder), limit=30)
@@ -189,6 +189,7 @@ def test_a_console_without_unicode(make_run: MakeRun, make_outcome: MakeOutcome)
     out = io.TextIOWrapper(raw, encoding="ascii", write_through=True)
     console = Console(file=out, width=80, color_system=None)
     print_summary(summarize(folder, run), console=console)
+    print_turns(turns_of(folder), console=console)
     assert b"######" in raw.getvalue()
 
 
@@ -214,6 +215,7 @@ def test_bars_are_proportional() -> None:
         (12_000_000_000, "12.0 s"),
         (119_000_000_000, "119 s"),
         (150_000_000_000, "2.50 min"),
+        (9_000_000_000_000, "2.50 h"),
         (-5_000_000, "-5.00 ms"),
     ],
 )
