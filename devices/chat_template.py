@@ -18,9 +18,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import msgspec
+
 from edge_runner.devices import template_process as child
 from edge_runner.devices.template_renderer import Renderer, RendererLostError, TemplateLimits
-
 from edge_runner.engines import ToolFormat
 from edge_runner.errors import EngineClosedError, EngineError, ModelFileError
 from edge_runner.messages import Message, ToolSpec
@@ -37,6 +37,8 @@ CHATML = """\
 
 PROBE_TOOL = "probe_tool_5b1d"
 MESSAGE_CHARACTERS = 300
+START_UP_NS = 10_000_000_000
+"""What a busy machine may take to start the child, on top of the time limit."""
 
 _GENERATION_TAG = re.compile(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}")
 
@@ -90,6 +92,7 @@ class ChatTemplate:
         try:
             self._start()
         except EngineError as error:
+            self._stop()
             raise ModelFileError(str(error)) from None
 
     def render(
@@ -160,7 +163,7 @@ class ChatTemplate:
 
     def _start(self) -> Renderer:
         self._process = Renderer(self._limits)
-        self._ask(self._process, self._setup)
+        self._ask(self._process, self._setup, START_UP_NS)
         return self._process
 
     def _stop(self) -> None:
@@ -168,9 +171,9 @@ class ChatTemplate:
             self._process.close()
             self._process = None
 
-    def _ask(self, process: Renderer, payload: bytes) -> str:
+    def _ask(self, process: Renderer, payload: bytes, extra_ns: int = 0) -> str:
         try:
-            status, text = process.exchange(payload)
+            status, text = process.exchange(payload, self._limits.time_ns + extra_ns)
         except RendererLostError as lost:
             self._stop()
             if lost.limit:

@@ -21,7 +21,6 @@ from edge_runner.devices.tool_blocks import (
     WholeReply,
 )
 from edge_runner.devices.tool_calls import Call, closed_calls, complete_calls
-
 from edge_runner.engines import Channel, ToolFormat
 from edge_runner.messages import ToolCall, ToolSpec
 

@@ -13,15 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from edge_runner.devices import template_process as child
 
+from edge_runner.devices import template_process as child
 from edge_runner.errors import UnavailableError
 
 ENVIRONMENT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 """What the child gets of our environment: what an interpreter needs to start."""
 
 MEMORY_CHECK_NS = 20_000_000
-PIPE_BYTES = 1 << 20
+
+LIMIT_OF_SIGNAL = {"SIGABRT": "memory", "SIGKILL": "memory", "SIGALRM": "time"}
+"""Which limit a child ran into that died by a signal we did not send: a failed allocation in Rust
+aborts, the kernel's memory killer kills."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +64,22 @@ class Renderer:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
-            pipesize=PIPE_BYTES,
             creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
         )
         assert self._popen.stdin is not None and self._popen.stdout is not None  # noqa: S101, PT018 - asked for above
         self._requests, self._answers = self._popen.stdin, self._popen.stdout
 
-    def exchange(self, payload: bytes) -> tuple[bytes, str]:
+    def exchange(self, payload: bytes, time_ns: int) -> tuple[bytes, str]:
         """One request, one answer: status and text. Raises RendererLostError."""
         done = threading.Event()
-        watchdog = threading.Thread(target=self._watch, args=(done,), daemon=True)
+        watchdog = threading.Thread(target=self._watch, args=(done, time_ns), daemon=True)
         watchdog.start()
         try:
             self._requests.write(len(payload).to_bytes(child.HEADER_BYTES, "big"))
             self._requests.write(payload)
             self._requests.flush()
             size = int.from_bytes(self._read(child.HEADER_BYTES), "big")
-            if size > self._limits.output_bytes + 1:
+            if not 1 <= size <= self._limits.output_bytes + 1:
                 raise RendererLostError(f"answer of {size} bytes", "output")
             status = self._read(1)
             return status, self._read(size - 1).decode(errors="replace")
@@ -103,16 +105,15 @@ class Renderer:
         code = self._popen.wait()
         if self._limit_hit:
             return RendererLostError(f"exit code {code}", self._limit_hit)
-        if code == child.OUT_OF_MEMORY_EXIT or code in (-_signal("SIGABRT"), -_signal("SIGKILL")):
-            # A failed allocation in Rust aborts; the kernel's memory killer kills.
+        if code == child.OUT_OF_MEMORY_EXIT:
             return RendererLostError(f"exit code {code}", "memory")
-        if code == -_signal("SIGALRM"):
-            return RendererLostError(f"exit code {code}", "time")
+        if code < 0:
+            name = signal.Signals(-code).name
+            return RendererLostError(name, LIMIT_OF_SIGNAL.get(name, ""))
         return RendererLostError(f"exit code {code}")
 
-    def _watch(self, done: threading.Event) -> None:
+    def _watch(self, done: threading.Event, left_ns: int) -> None:
         """Kill the child when its time is over, or its memory where the kernel has no cap."""
-        left_ns = self._limits.time_ns
         step_ns = left_ns if sys.platform == "linux" else MEMORY_CHECK_NS
         while not done.wait(min(step_ns, left_ns) / 1e9):
             left_ns -= step_ns
@@ -127,7 +128,3 @@ class Renderer:
     def _kill(self, limit: str) -> None:
         self._limit_hit = limit
         self._popen.kill()
-
-
-def _signal(name: str) -> int:
-    return int(getattr(signal, name, 0))

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection
 from typing import Literal
 
 from edge_runner.devices.tool_calls import ARGUMENT_KEYS, Call, bare_call
-
 from edge_runner.engines import ToolFormat
 
 CALL, CALL_END = "<tool_call>", "</tool_call>"

@@ -113,7 +113,11 @@ class WorkloadAdapter(Protocol):
         ...
 
     def standing(
-        self, section: WorkloadSection, generation: GenerationSection
+        self,
+        section: WorkloadSection,
+        generation: GenerationSection,
+        data: DataRef,
+        model: ModelRef | None,
     ) -> Mapping[str, Any]:
         """What the run stands against: {"reference": name, "deviations": [text, ...]}."""
         ...

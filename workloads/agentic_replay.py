@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from time import monotonic_ns
 from typing import Annotated, Any, Literal
 
@@ -18,7 +16,7 @@ from edge_runner.adapters import (
 )
 from edge_runner.agents.conversation import Conversation
 from edge_runner.agents.replay import ReplayEngine, ReplayRules, ReplaySession
-from edge_runner.assets import DataRef
+from edge_runner.assets import DataRef, ModelRef
 from edge_runner.engines import Generation, GenerationRequest, Generator, RecordedReply
 from edge_runner.errors import ConfigError, DataError
 from edge_runner.messages import Message
@@ -27,7 +25,7 @@ from edge_runner.workloads.commands import command_iou
 from edge_runner.workloads.replay_data import read_replay
 
 REFERENCE = "MLPerf Inference v6.1 Edge Agentic"
-OFFICIAL_DATA = "mlperf-edge-agentic"
+REFERENCE_MODEL = "Qwen3.6-27B Q4_K_M"
 OFFICIAL_SHA256 = "b7da8c4ffbe1cabd79c4d8169e5201541e006364b4bfc016d01d893e20ee6f70"
 OFFICIAL_GENERATION = GenerationSection(
     max_tokens=1024, temperature=0.0, seed=42, output_length="natural"
@@ -149,10 +147,13 @@ class AgenticReplay:
         return ReplaySource(kept, rules, data)
 
     def standing(
-        self, section: WorkloadSection, generation: GenerationSection
+        self,
+        section: WorkloadSection,
+        generation: GenerationSection,
+        data: DataRef,
+        model: ModelRef | None,
     ) -> Mapping[str, Any]:
-        """What in workload and generation differs from the reference run; its model and runtime
-        (Qwen3.6-27B Q4_K_M under llama.cpp, context 32768) are for the caller to compare."""
+        """What differs from the reference run: Qwen3.6-27B Q4_K_M on the official set."""
         section = _own(section)
         deviations = [
             f"{name} is {actual}, the reference has {official}"
@@ -166,8 +167,12 @@ class AgenticReplay:
             )
             if actual != official
         ]
-        if not _is_official(section.data):
-            deviations.append(f"data is {Path(section.data).name}, not the official replay set")
+        if model is None:
+            deviations.insert(0, f"no model: the reference runs {REFERENCE_MODEL}")
+        elif not model.name.lower().startswith("qwen3.6-27b"):
+            deviations.insert(0, f"model is {model.name}, the reference runs {REFERENCE_MODEL}")
+        if data.sha256 != OFFICIAL_SHA256:
+            deviations.append(f"data is {data.name}, not the official replay set")
         if section.sessions is not None:
             deviations.append(f"limited to the first {section.sessions} sessions")
         if section.max_turns is not None:
@@ -198,14 +203,3 @@ def _require_recorded(conversations: tuple[Conversation, ...], data: DataRef) ->
                     f"{data.path}: conversation {one.id!r} has no recorded reply to its client "
                     f"turn {number}; generation.output_length: recorded needs one for every turn"
                 )
-
-
-def _is_official(data: str) -> bool:
-    """By catalog name, whose file the catalog has checked, or by the file's own hash."""
-    if data == OFFICIAL_DATA:
-        return True
-    path = Path(data)
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == OFFICIAL_SHA256

@@ -183,7 +183,7 @@ def run_command(command: str, folder: Path, timeout_s: float = DEFAULT_TIMEOUT_S
         finally:
             duration_ns = monotonic_ns() - started_ns
             with suppress(ProcessLookupError, PermissionError):  # nothing of the group is left
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         size = captured.seek(0, os.SEEK_END)
         captured.seek(0)

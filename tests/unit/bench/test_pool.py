@@ -3,9 +3,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from edge_runner.devices.scripted import ScriptedGenerator
-
 from edge_runner.bench.pool import SessionPool
+from edge_runner.devices.scripted import ScriptedGenerator
 from edge_runner.sessions import SessionPlan, TurnOutcome
 
 

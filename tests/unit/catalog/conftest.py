@@ -18,6 +18,7 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
     monkeypatch.setenv("EDGE_RUNNER_CACHE", str(folder))
     monkeypatch.delenv("EDGE_RUNNER_OFFLINE", raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     return folder
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -14,18 +15,17 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def test_a_hash_is_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hash_is_trusted_while_size_time_and_inode_stay(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"one")
     assert cache.sha256_of(path) == sha256(b"one")
-
-    def forbidden(*_: object) -> None:
-        raise AssertionError("hashed again")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(cache.hashlib, "sha256", lambda data=None: hashlib.new("sha256", data))
-        patch.setattr(Path, "open", forbidden)
-        assert cache.recorded_sha256(path) is not None
+    before = path.stat()
+    with path.open("r+b") as file:
+        file.write(b"two")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert cache.sha256_of(path) == sha256(b"one")
+    assert cache.sha256_of(path, rehash=True) == sha256(b"two")
+    assert cache.sha256_of(path) == sha256(b"two")
 
 
 def test_a_change_is_noticed(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ models:
   tiny:
     role: generator
     license: MIT
-    files: [{name: tiny.gguf, bytes: 4, sha256: %s}]
+    files: [{name: tiny.gguf, bytes: 4, sha256: '%s'}]
     sources: [{kind: url, url: 'http://localhost/{file}'}]
 """
 SHA = "0" * 64
@@ -83,7 +83,8 @@ def test_an_unknown_name_lists_the_known_and_the_nearest() -> None:
         (("tiny.gguf", "a/../../b"), r"files\.0\.name"),
         ((SHA, SHA[1:]), r"files\.0\.sha256"),
         (("kind: url", "kind: floppy"), r"sources\.0"),
-        (("license: MIT", "licence: MIT"), "licen"),
+        (("{file}", "{name}"), r"sources\.0.*only {n} and {file}"),
+        (("license: MIT", "licence: MIT"), r"license: Field required"),
         (("tiny:", "Tiny Model:"), "name"),
     ],
 )

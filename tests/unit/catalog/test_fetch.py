@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -167,8 +168,6 @@ def test_verify_finds_damage_that_left_no_trace(entry: Entry) -> None:
     before = path.stat()
     with path.open("r+b") as file:
         file.write(b"evil")
-    import os
-
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert locate(entry) is not None
     [(name, problem)] = list(verify(entry))

@@ -1,4 +1,4 @@
-"""The hub source: the real huggingface_hub against a hub of our own, and hubs that do not answer."""
+"""The hub source: the real huggingface_hub against a hub of our own, and against silent ones."""
 
 from __future__ import annotations
 

@@ -31,6 +31,13 @@ def test_ones_own_broken_or_unfit_model(tmp_path: Path) -> None:
         resolve_model(str(path), role="generator")
 
 
+def test_a_model_without_its_ending_is_inspected_too(tmp_path: Path) -> None:
+    path = tmp_path / "blob"
+    path.write_bytes(b"what is this")
+    with pytest.raises(ModelFileError, match="not a GGUF file"):
+        resolve_model(str(path), role="generator")
+
+
 def test_missing_paths_and_names(tmp_path: Path) -> None:
     missing = str(tmp_path / "none.gguf")
     with pytest.raises(AssetError, match=r"none\.gguf does not exist"):
@@ -54,12 +61,15 @@ def test_a_catalog_model_that_is_not_here() -> None:
 
 
 def test_ones_own_data(tmp_path: Path) -> None:
-    path = tmp_path / "own.jsonl"
+    path = tmp_path / "folder" / "own.jsonl"
+    path.parent.mkdir()
     path.write_text("{}\n")
-    assert resolve_data(str(path)).sha256 == hashlib.sha256(b"{}\n").hexdigest()
-    folder = resolve_data(f"{tmp_path}/")
-    assert folder.sha256 != resolve_data(str(path)).sha256
-    assert folder.sha256 == resolve_data(f"{tmp_path}/").sha256
+    sha256 = hashlib.sha256(b"{}\n").hexdigest()
+    assert resolve_data(str(path)).sha256 == sha256
+    folder = resolve_data(str(path.parent))
+    assert folder.sha256 == cache.tree_sha256([("own.jsonl", sha256)])
+    path.write_text("[]\n")
+    assert resolve_data(str(path.parent)).sha256 != folder.sha256
 
 
 def test_the_shipped_data() -> None:

@@ -13,12 +13,13 @@ import pytest
 from pydantic import ValidationError
 
 from edge_runner.adapters import GenerationSection, load_workload
-from edge_runner.assets import DataRef
+from edge_runner.assets import DataRef, ModelRef
 from edge_runner.errors import ConfigError, DataError, EngineUnresponsiveError
 from edge_runner.workloads.agentic_replay import ReplaySection, adapter
 
 Write = Callable[[str | bytes], Path]
 GENERATION = GenerationSection()
+REFERENCE_MODEL = ModelRef("Qwen3.6-27B-Q4_K_M.gguf", Path("Qwen3.6-27B-Q4_K_M.gguf"), "0" * 64)
 
 
 @pytest.fixture
@@ -152,10 +153,12 @@ def test_a_failing_warm_up_still_closes_its_sequence(data: DataRef, fake: Any) -
 
 
 def test_the_reference_configuration_has_no_deviation(official: Path) -> None:
-    for name in ("mlperf-edge-agentic", str(official)):
-        standing = adapter.standing(ReplaySection(data=name), GENERATION)
-        assert standing["reference"] == "MLPerf Inference v6.1 Edge Agentic"
-        assert standing["deviations"] == []
+    sha256 = hashlib.sha256(official.read_bytes()).hexdigest()
+    standing = adapter.standing(
+        ReplaySection(), GENERATION, DataRef("any-name", official, sha256), REFERENCE_MODEL
+    )
+    assert standing["reference"] == "MLPerf Inference v6.1 Edge Agentic"
+    assert standing["deviations"] == []
 
 
 def test_every_difference_from_the_reference_is_named(data: DataRef) -> None:
@@ -164,10 +167,13 @@ def test_every_difference_from_the_reference_is_named(data: DataRef) -> None:
             data=str(data.path), sessions=1, max_turns=2, tool_delay="honour", turn_timeout_s=60
         ),
         GenerationSection(max_tokens=64, temperature=0.7, seed=1, output_length="recorded"),
+        data,
+        ModelRef("small.gguf", Path("small.gguf"), "0" * 64),
     )
     text = "\n".join(standing["deviations"])
-    assert len(standing["deviations"]) == 9
+    assert len(standing["deviations"]) == 10
     for part in (
+        "model is small.gguf",
         "generation.max_tokens is 64, the reference has 1024",
         "generation.temperature is 0.7, the reference has 0.0",
         "generation.seed is 1, the reference has 42",
