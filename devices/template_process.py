@@ -112,11 +112,16 @@ def equip(environment: Environment, now: datetime) -> None:
             sort_keys=sort_keys,
         )
 
+    # Jinja asks Python: a text and a mapping are sequences, None cannot be iterated.
     def is_sequence(value: object) -> bool:
-        return isinstance(value, (str, list, tuple, dict))  # as in Jinja: whatever has a length
+        return hasattr(value, "__len__") and hasattr(value, "__getitem__")
+
+    def is_iterable(value: object) -> bool:
+        return hasattr(value, "__iter__")
 
     environment.add_filter("tojson", to_json)
     environment.add_test("sequence", is_sequence)
+    environment.add_test("iterable", is_iterable)
     environment.add_global("raise_exception", raise_exception)
     environment.add_global("strftime_now", now.strftime)
     environment.remove_global("debug")

@@ -25,8 +25,8 @@ def resolve_model(
     """A catalog entry (fetched if need be) or one's own file or folder.
 
     GGUF files are inspected: ModelFileError says what is wrong with one. With `role`, an entry of
-    another role is refused, and so is a file that cannot generate text where that is wanted. Raises AssetError for an unknown
-    name, DownloadError when no source delivers.
+    another role is refused, and so is a file that cannot generate text where that is wanted.
+    Raises AssetError for an unknown name, DownloadError when no source delivers.
     """
     if looks_like_path(name_or_path):
         path = Path(name_or_path).expanduser()

@@ -57,13 +57,13 @@ def verify(names: Names) -> None:
     """Hash cached models anew; exit 4 if one is missing or wrong."""
     from edge_runner.catalog import find
     from edge_runner.catalog import verify as verify_entry
-    from edge_runner.cli.fetching import fetch_display
+    from edge_runner.cli.bars import Bars
     from edge_runner.errors import ModelFileError
 
     wrong = []
-    with fetch_display() as (_, on_progress):
+    with Bars() as bars:
         for entry in [find("models", name) for name in names]:
-            for file, problem in verify_entry(entry, on_progress=on_progress):
+            for file, problem in verify_entry(entry, on_progress=bars.fetch):
                 typer.echo(f"{entry.name}  {file}  {problem or 'ok'}")
                 if problem and entry.name not in wrong:
                     wrong.append(entry.name)
@@ -99,12 +99,12 @@ def print_entries(kind: Kind, as_json: bool) -> None:
 def pull_entries(kind: Kind, names: list[str], offline: bool) -> None:
     """Fetch entries one after the other; all names are checked before the first."""
     from edge_runner.catalog import ensure, find
-    from edge_runner.cli.fetching import fetch_display
+    from edge_runner.cli.bars import Bars
 
     wanted = [find(kind, name) for name in names]
     for entry in wanted:
-        with fetch_display() as (report, on_progress):
-            located = ensure(entry, offline=offline, report=report, on_progress=on_progress)
+        with Bars() as bars:
+            located = ensure(entry, offline=offline, report=bars.say, on_progress=bars.fetch)
         typer.echo(str(located.path))
 
 

@@ -180,7 +180,7 @@ def test_every_difference_from_the_reference_is_named(data: DataRef) -> None:
         "generation.output_length is recorded, the reference has natural",
         "workload.tool_delay is honour, the reference has skip",
         "workload.turn_timeout_s is 60",
-        "data is data.jsonl, not the official replay set",
+        "data is mine, not the official replay set",
         "first 1 sessions",
         "first 2 turns",
     ):
