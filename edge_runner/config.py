@@ -41,10 +41,11 @@ class EngineSpec(Section):
 
 
 class Scenario(Section):
-    """How LoadGen asks. `quick` claims no validity; `mlperf` means 600 s and official seeds."""
+    """How LoadGen asks. `unit`: a query is the next turn, or a whole session. `quick` claims no
+    validity; `mlperf` means 600 s and official seeds."""
 
     kind: Literal["single-stream"] = "single-stream"
-    unit: Literal["turn"] = "turn"
+    unit: Literal["turn", "session"] = "turn"
     preset: Literal["quick", "mlperf"] = "quick"
 
 

@@ -1,8 +1,9 @@
 """The bridge to MLPerf LoadGen. Runs only in the worker process.
 
-LoadGen issues a query; the bridge advances the stream's session by one turn and completes the
-query. LoadGen's sample index carries no meaning: the response's payload names session and turn.
-The call blocks for the turn, so LoadGen's clock and ours start and stop within microseconds.
+LoadGen issues a query; the bridge advances the stream's session by one turn (or, with unit
+`session`, by all of them) and completes the query. LoadGen's sample index carries no meaning: the
+response's payload names session and turn. The call blocks for the turn, so LoadGen's clock and
+ours start and stop within microseconds.
 
 No exception may leave a callback (LoadGen would crash or hang), and LoadGen cannot be told to
 stop early: whatever ends a run before its last query goes through `halt`, which never returns.
@@ -11,14 +12,14 @@ stop early: whatever ends a run before its last query goes through `halt`, which
 from __future__ import annotations
 
 import array
+import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from time import monotonic_ns
 from typing import Any, NoReturn
-
-import msgspec
 
 from edge_runner.bench.pool import NextTurn, PooledTurn, SessionPool
 from edge_runner.bench.settings import LoadGenSettings
@@ -123,29 +124,33 @@ class Bridge:
         self.idle_since_ns = None
         try:
             for sample in samples:
-                self._turn(sample, issued_ns)
+                self._query(sample, issued_ns)
         except BaseException as error:  # noqa: BLE001 - nothing may pass into LoadGen's C++ frames
             self._halt(error)
         self.idle_since_ns = monotonic_ns()
 
-    def _turn(self, sample: Any, issued_ns: int) -> None:
+    def _query(self, sample: Any, issued_ns: int) -> None:
         turn = self._stream.advance(issued_ns)
+        while self._settings.unit == "session" and not self._stream.between_sessions:
+            self._on_turn(turn)
+            self._make_ready()
+            turn = self._stream.advance(monotonic_ns())
         outcome = turn.outcome
-        payload = array.array(
-            "B",
-            msgspec.json.encode(
-                {"session": outcome.session, "turn": outcome.turn, "text": outcome.text}
-            ),
-        )
+        body = {"session": outcome.session, "turn": outcome.turn, "text": outcome.text}
+        payload = array.array("B", json.dumps(body).encode())
         address, size = payload.buffer_info()
         self._complete([self._response(sample.id, address, size)])
         self._issued += 1
-        self._on_turn(turn)
+        self._on_turn(replace(turn, query_ns=outcome.completed_ns - issued_ns))
         if self._issued < self._settings.queries:
-            self._stop_if_asked()
-            self._stream.wait(self._stop.wait)
-            self._stop_if_asked()
-            self._on_ready(self._stream.prepare())
+            self._make_ready()
+
+    def _make_ready(self) -> None:
+        """What lies between two turns: the recorded delay, the next session."""
+        self._stop_if_asked()
+        self._stream.wait(self._stop.wait)
+        self._stop_if_asked()
+        self._on_ready(self._stream.prepare())
 
     def _stop_if_asked(self) -> None:
         if self._stop.is_set():

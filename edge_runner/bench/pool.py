@@ -13,12 +13,14 @@ from edge_runner.sessions import Session, SessionPlan, SessionSource, TurnOutcom
 @dataclass(frozen=True, slots=True)
 class PooledTurn:
     """A turn with its place in the run. `gap_ns`: the time on this stream since the previous turn
-    completed, by cause; empty before a stream's first turn."""
+    completed, by cause; empty before a stream's first turn. `query_ns`: the latency of the query
+    that this turn completed; None when the query goes on."""
 
     outcome: TurnOutcome
     stream: int
     repeat: bool
     gap_ns: dict[str, int]
+    query_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Stream:
 
     def prepare(self) -> NextTurn:
         """Have a session open whose next turn can be issued. Untimed: between turns."""
-        if self._session is None or self._session.done:
+        if self._session is None or self.between_sessions:
             self.close()
             plan, self._repeat = next(self._order)
             self._session = self._source.open(plan.id, self._engine)
@@ -87,6 +89,11 @@ class Stream:
         self._completed_ns = outcome.completed_ns
         self._delay_ns = 0
         return PooledTurn(outcome, self._index, self._repeat, gap_ns)
+
+    @property
+    def between_sessions(self) -> bool:
+        """The session is over, or none was opened yet."""
+        return self._session is None or self._session.done
 
     def wait(self, sleep: Callable[[float], object]) -> None:
         """Keep the recorded tool's delay before the next turn, where the workload asks for it."""
@@ -119,6 +126,7 @@ class SessionPool:
         self.streams = [
             Stream(index, tuple(held), source, engine) for index, held in enumerate(lists)
         ]
+        self.sessions = len(plans)
         self.turns = sum(plan.turns for plan in plans)
 
     def cancel(self) -> None:

@@ -54,7 +54,7 @@ class TurnStarting(msgspec.Struct, tag="starting", frozen=True):
 
 
 class TurnDone(msgspec.Struct, tag="turn", frozen=True):
-    """A turn was carried out; `done` of `total` queries."""
+    """A turn was carried out; `done` of about `total`. `query_ns`: see bench.pool.PooledTurn."""
 
     done: int
     total: int
@@ -63,6 +63,7 @@ class TurnDone(msgspec.Struct, tag="turn", frozen=True):
     stream: int
     status: str
     latency_ns: int
+    query_ns: int | None
     ttft_ns: int | None
     prompt_tokens: int
     output_tokens: int

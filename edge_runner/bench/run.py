@@ -158,7 +158,8 @@ class Run:
                         pending[message.stream] = (monotonic_ns(), message)
                     case protocol.TurnDone():
                         pending.pop(message.stream, None)
-                        self._latencies.add(message.latency_ns)
+                        if message.query_ns is not None:
+                            self._latencies.add(message.query_ns)
                 self._on_event(message)
                 if isinstance(message, protocol.Ended):
                     return message

@@ -21,8 +21,10 @@ PASS_MARGIN = 1.25
 
 @dataclass(frozen=True, slots=True)
 class LoadGenSettings:
-    """What LoadGen is told. `samples`: distinct turns; `queries`: how many it issues in all."""
+    """What LoadGen is told. `samples`: distinct units (turns or sessions); `queries`: how many it
+    issues in all."""
 
+    unit: Literal["turn", "session"]
     scenario: Literal["SingleStream"]
     mode: Literal["PerformanceOnly", "AccuracyOnly"]
     samples: int
@@ -58,25 +60,27 @@ class LoadGenSettings:
         return {**asdict(self), "queries": self.queries}
 
 
-def decide(config: RunConfig, turns: int, estimated_pass_ns: int) -> LoadGenSettings:
-    """Settings for `turns` distinct turns. `estimated_pass_ns`, from the warm-up's speed, is at
-    least what one pass over them takes; it decides how many passes fill the minimum duration.
+def decide(config: RunConfig, samples: int, estimated_pass_ns: int) -> LoadGenSettings:
+    """Settings for `samples` distinct turns or sessions. `estimated_pass_ns`, from the warm-up's
+    speed, is at least what one pass over them takes; it decides how many passes fill the minimum
+    duration.
 
-    min = max query count = turns x passes, so that every turn is issued equally often and the run
+    min = max query count = samples x passes, so that every one is issued equally often and the run
     ends at a session's end.
     """
-    if turns < 1:
+    if samples < 1:
         raise ConfigError("workload: no turn to run")
     full = config.scenario.preset == "mlperf" and config.mode == "performance"
     min_duration_ms = MLPERF_MIN_DURATION_S * 1000 if full else 0
     wanted = min_duration_ms * 1_000_000 * PASS_MARGIN
     passes = max(1, math.ceil(wanted / max(estimated_pass_ns, 1))) if full else 1
     # An expected latency above min_duration / queries makes LoadGen prepare no more than these.
-    fair_share = 2 * min_duration_ms * 1_000_000 // (turns * passes)
+    fair_share = 2 * min_duration_ms * 1_000_000 // (samples * passes)
     return LoadGenSettings(
+        unit=config.scenario.unit,
         scenario="SingleStream",
         mode="PerformanceOnly" if config.mode == "performance" else "AccuracyOnly",
-        samples=turns,
+        samples=samples,
         passes=passes,
         min_duration_ms=min_duration_ms,
         expected_latency_ns=max(fair_share, LEAST_EXPECTED_LATENCY_NS),

@@ -82,7 +82,7 @@ class Worker:
         self._bridge: Bridge | None = None
         self._turn_timeout_s = 0.0
         self._done = 0
-        self._queries = 0
+        self._turns = 0
         # LoadGen measures with the wall clock, we with the monotonic one.
         self._clocks = (0, 0)
 
@@ -186,8 +186,9 @@ class Worker:
         self, config: RunConfig, source: SessionSource, engine: Generator, warm: Generation
     ) -> None:
         pool = self._pool = SessionPool(source, engine)
-        settings = decide(config, pool.turns, _least_pass_ns(source, warm))
-        self._queries = settings.queries
+        samples = pool.turns if config.scenario.unit == "turn" else pool.sessions
+        settings = decide(config, samples, _least_pass_ns(source, warm))
+        self._turns = pool.turns * settings.passes
         folder = self._folder / LOADGEN_FOLDER
         folder.mkdir(exist_ok=True)
         os.chdir(folder)
@@ -212,18 +213,23 @@ class Worker:
 
     def _record(self, turn: PooledTurn) -> None:
         event = self._events.turn(
-            turn.outcome, stream=turn.stream, repeat=turn.repeat, gap_ns=turn.gap_ns
+            turn.outcome,
+            stream=turn.stream,
+            repeat=turn.repeat,
+            gap_ns=turn.gap_ns,
+            query_ns=turn.query_ns,
         )
         self._done += 1
         self._send(
             protocol.TurnDone(
                 done=self._done,
-                total=self._queries,
+                total=max(self._turns, self._done),
                 session=event.session,
                 turn=event.turn,
                 stream=event.stream,
                 status=event.status,
                 latency_ns=event.latency_ns,
+                query_ns=event.query_ns,
                 ttft_ns=event.ttft_ns,
                 prompt_tokens=event.tokens.prompt,
                 output_tokens=event.tokens.output,

@@ -37,6 +37,9 @@ class TurnEvent(Struct, frozen=True, kw_only=True, tag_field="type", tag="turn")
     charges the end of the turn to its tokens; token times do not. All three are None unless the
     turn completed: an empty or failed turn has no first token that a user waited for.
 
+    `query_ns` is the latency of LoadGen's query that this turn completed: with unit `turn` about
+    the turn's own, with unit `session` the whole session's, None when the query goes on.
+
     `gap_ns` is the time before this turn's issue since the stream's previous completion;
     `overlap_ns` is work done meanwhile, which is in no other number. `repeat`: the list had been
     carried out once already.
@@ -62,6 +65,7 @@ class TurnEvent(Struct, frozen=True, kw_only=True, tag_field="type", tag="turn")
     finish: str | None
     error: str | None
     scores: dict[str, float | None]
+    query_ns: int | None = None
 
     @classmethod
     def of(
@@ -72,6 +76,7 @@ class TurnEvent(Struct, frozen=True, kw_only=True, tag_field="type", tag="turn")
         repeat: bool = False,
         gap_ns: Mapping[str, int] | None = None,
         overlap_ns: int = 0,
+        query_ns: int | None = None,
     ) -> Self:
         completed = outcome.status == "completed"
         first, last, tokens = outcome.first_token_ns, outcome.last_token_ns, outcome.usage.output
@@ -100,6 +105,7 @@ class TurnEvent(Struct, frozen=True, kw_only=True, tag_field="type", tag="turn")
             finish=outcome.finish_reason,
             error=outcome.error,
             scores=dict(outcome.scores),
+            query_ns=query_ns,
         )
 
 
@@ -177,10 +183,16 @@ class EventWriter:
         repeat: bool = False,
         gap_ns: Mapping[str, int] | None = None,
         overlap_ns: int = 0,
+        query_ns: int | None = None,
     ) -> TurnEvent:
         """Write one turn, its spans and its output. `gap_ns` has trace.GAP_PARTS as keys."""
         event = TurnEvent.of(
-            outcome, stream=stream, repeat=repeat, gap_ns=gap_ns, overlap_ns=overlap_ns
+            outcome,
+            stream=stream,
+            repeat=repeat,
+            gap_ns=gap_ns,
+            overlap_ns=overlap_ns,
+            query_ns=query_ns,
         )
         spans = [
             SpanEvent(

@@ -185,8 +185,9 @@ class Summary(Struct, frozen=True, kw_only=True):
     turn is never a latency. `scores` are means over the issued turns that can be scored, repeats
     left out, rounded to 4 decimals (MLPerf's rule); the workload scores a missing output 0.
 
-    Three numbers are over every turn LoadGen saw, repeats and failures included, because that is
-    what LoadGen's own figures are over: `query_latency_ns`, and, over the time from first issue to
+    Three numbers are over all that LoadGen saw, repeats and failures included, because that is
+    what LoadGen's own figures are over: `query_latency_ns` (a query is a turn, or with unit
+    `session` a session), and, over the time from first issue to
     last completion (`duration_ns`), `qps` and `output_tokens_per_s`; the latter two count
     completed and empty turns.
     """

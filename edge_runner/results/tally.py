@@ -153,7 +153,8 @@ class Tally:
             yield f"{count} {'turn' if count == 1 else 'turns'} with {defect}; first: {first}"
 
     def _count(self, turn: TurnEvent, answered: bool) -> None:
-        self._query_latencies_ns.append(turn.latency_ns)
+        if turn.query_ns is not None:
+            self._query_latencies_ns.append(turn.query_ns)
         if self._first_issue_ns is None or turn.issued_ns < self._first_issue_ns:
             self._first_issue_ns = turn.issued_ns
         self._last_completion_ns = max(self._last_completion_ns, turn.completed_ns)

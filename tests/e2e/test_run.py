@@ -91,6 +91,15 @@ def test_accuracy_mode_issues_each_turn_once_and_loadgen_judges_nothing(config_f
     }  # fmt: skip
 
 
+def test_with_unit_session_a_query_is_a_whole_session(config_file: Any) -> None:
+    config = config_file({"one": 3, "two": 4}, [{"decode_tps": 500}], scenario={"unit": "session"})
+    done, summary = run(config)
+    assert done.returncode == 0, done.stderr
+    assert (summary["turns"]["issued"], summary["query_latency_ns"]["n"]) == (7, 2)
+    assert summary["query_latency_ns"]["min"] > 2 * summary["latency_ns"]["max"]
+    assert summary["cross_check"]["largest_difference_ns"] < 1_000_000
+
+
 def test_a_failed_turn_is_counted_and_the_rest_of_its_session_not_issued(config_file: Any) -> None:
     config = config_file({"one": 4, "two": 2}, [{"session": "one", "turn": 2, "fail": "raise"}])
     done, summary = run(config)

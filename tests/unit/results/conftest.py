@@ -83,7 +83,7 @@ def make_run(
             events.run("start")
             for item in outcomes:
                 outcome, keywords = item if isinstance(item, tuple) else (item, {})
-                events.turn(outcome, **keywords)
+                events.turn(outcome, **{"query_ns": outcome.latency_ns} | keywords)
         return folder, record
 
     return make

@@ -127,6 +127,21 @@ def test_where_depths_begin(
     assert summarize(folder, run).by_depth[depth].latency_ns.n == 1
 
 
+def test_a_query_is_what_its_last_turn_completed(
+    make_run: MakeRun, make_outcome: MakeOutcome
+) -> None:
+    folder, run = make_run(
+        [
+            (make_outcome(turn=1), {"query_ns": None}),
+            (make_outcome(turn=2), {"query_ns": 900 * MS}),
+        ],
+        unit="session",
+    )
+    result = summarize(folder, run)
+    assert (result.latency_ns.n, result.query_latency_ns.n) == (2, 1)
+    assert result.query_latency_ns.max == 900 * MS
+
+
 def test_which_turns_enter_what(make_run: MakeRun, make_outcome: MakeOutcome) -> None:
     nothing = Usage(prompt=1000, cached=900, evaluated=100, new=100, output=1)
     folder, run = make_run(
