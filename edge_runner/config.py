@@ -49,6 +49,13 @@ class Scenario(Section):
     preset: Literal["quick", "mlperf"] = "quick"
 
 
+class SloSection(Section):
+    """Limits a turn should keep, in ms; the summary says which share of the turns did."""
+
+    ttft_ms: float | None = Field(default=None, gt=0)
+    tpot_ms: float | None = Field(default=None, gt=0)
+
+
 class RunConfig(Section):
     """Everything that decides what a run does."""
 
@@ -60,6 +67,7 @@ class RunConfig(Section):
     device: SerializeAsAny[DeviceSection]
     generator: EngineSpec | None = None
     generation: GenerationSection = GenerationSection()
+    slo: SloSection = SloSection()
 
     @model_validator(mode="before")
     @classmethod
@@ -96,9 +104,9 @@ class RunConfig(Section):
         return self
 
     def fingerprint(self) -> str:
-        """SHA-256 over everything that decides the work, so equal runs can be told; the run's name
-        and where files lie do not enter."""
-        body = self.model_dump(mode="json", exclude={"name"})
+        """SHA-256 over everything that decides the work, so equal runs can be told; the run's name,
+        its objectives and where files lie do not enter."""
+        body = self.model_dump(mode="json", exclude={"name", "slo"})
         for section, key in (("workload", "data"), ("generator", "model")):
             if body.get(section) and looks_like_path(body[section][key]):
                 body[section][key] = Path(body[section][key]).name

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from edge_runner.engines import Usage
 from edge_runner.results.events import TurnEvent
 from edge_runner.results.files import FORMAT
+from edge_runner.results.intervals import LEVEL, Intervals
 from edge_runner.results.statistics import Series
 
 RunStatus = Literal["running", "completed", "aborted", "failed"]
@@ -98,11 +99,45 @@ class Precision(Struct, frozen=True, kw_only=True):
 
 
 class Slo(Struct, frozen=True, kw_only=True):
-    """Service-level objective; None: none was asked for."""
+    """Service-level objective; None: none was asked for. `attainment`: the share of all expected
+    turns that completed within every limit given; a turn that failed, was empty or was never
+    issued has missed it, and one too short to have a TPOT meets that limit."""
 
     ttft_ms: float | None = None
     tpot_ms: float | None = None
     attainment: float | None = None
+
+
+class SessionRow(Struct, frozen=True, kw_only=True):
+    """The measured turns of one session; `latency_ns` is their sum."""
+
+    session: str
+    turns: int
+    latency_ns: int
+    ttft_median_ns: int | None
+    output_tokens: int
+
+
+class PositionRow(Struct, frozen=True, kw_only=True):
+    """The measured turns at one place in their sessions (1-based)."""
+
+    turn: int
+    n: int
+    prompt_median_tokens: int
+    latency_median_ns: int
+    ttft_median_ns: int | None
+
+
+class Confidence(Struct, frozen=True, kw_only=True):
+    """95 % intervals, bootstrapped by session. `note` says why there are none."""
+
+    level: float = LEVEL
+    sessions: int = 0
+    replicates: int = 0
+    latency_ns: Intervals = Intervals()
+    ttft_ns: Intervals = Intervals()
+    tpot_ns: Intervals = Intervals()
+    note: str | None = None
 
 
 class TurnCounts(Struct, frozen=True, kw_only=True):
@@ -220,7 +255,10 @@ class Summary(Struct, frozen=True, kw_only=True):
     duration_ns: int = 0
     qps: float | None = None
     output_tokens_per_s: float | None = None
+    confidence: Confidence = Confidence()
     rates: Rates = Rates()
+    by_session: tuple[SessionRow, ...] = ()
+    by_position: tuple[PositionRow, ...] = ()
     by_depth: dict[DepthName, DepthSummary] = field(default_factory=dict)
     tokens: Usage = Usage()
     divergences: Divergences = Divergences()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from edge_runner.engines import Usage
 from edge_runner.errors import RunFailedError
 from edge_runner.results.events import TurnEvent, read_turns, turn_lines
@@ -14,6 +16,7 @@ from edge_runner.results.schema import (
     LoadGenReport,
     Precision,
     RunRecord,
+    Slo,
     Summary,
 )
 from edge_runner.results.tally import DepthTally, Tally
@@ -35,7 +38,7 @@ def summarize(
 
     Works on a run that was killed, too. Raises DataError when a file is damaged.
     """
-    tally = Tally()
+    tally = Tally(slo=msgspec.convert(run.config.get("slo") or {}, Slo, strict=False))
     rows: list[TurnEvent] = []
     count = 0
     for count, turn in enumerate(turns_of(folder), 1):
@@ -64,6 +67,7 @@ def summarize(
         precision=Precision(
             weights=run.engine.get("weights_precision"), kv=run.engine.get("kv_precision")
         ),
+        slo=tally.slo(run.expected_turns),
         turns=turns,
         failures=tuple(tally.failures),
         warnings=(*warnings, *tally.warnings()),
@@ -77,7 +81,10 @@ def summarize(
         duration_ns=tally.duration_ns,
         qps=round(tally.answered / seconds, 6) if seconds else None,
         output_tokens_per_s=round(tally.output_tokens / seconds, 3) if seconds else None,
+        confidence=tally.sessions.confidence(),
         rates=overall.rates,
+        by_session=tally.sessions.rows(),
+        by_position=tally.sessions.positions(),
         by_depth={name: depth.summary() for name, depth in tally.depths.items()},
         tokens=Usage(**whole.tokens),
         divergences=tally.divergences(),

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from edge_runner.results.events import TurnEvent
 from edge_runner.results.run_folder import DamagedRun, ListedRun
-from edge_runner.results.schema import Summary
+from edge_runner.results.schema import Confidence, Summary
 from edge_runner.results.statistics import Series
 from edge_runner.results.verdict import unissued
 
@@ -233,6 +233,15 @@ def _tail(summary: Summary, folder: Path | None) -> Iterator[tuple[str, Text]]:
     tokens, rates, gap_ns = summary.tokens, summary.rates, summary.gap_ns
     if (estimate_ns := summary.latency_ns.early_stopping.p90) is not None:
         yield "estimate", Text(f"p90 latency {duration(estimate_ns)} by early stopping, as LoadGen")
+    if summary.latency_ns.n:
+        yield "interval", _interval(summary.confidence)
+    if summary.slo.attainment is not None:
+        limits = ", ".join(
+            f"{name} {limit:g} ms"
+            for name, limit in (("TTFT", summary.slo.ttft_ms), ("TPOT", summary.slo.tpot_ms))
+            if limit is not None
+        )
+        yield "SLO", Text(f"{summary.slo.attainment:.1%} of turns within {limits}")
     if tokens.prompt:
         cached = f"{rates.cached_share:.1%} cached" if rates.cached_share is not None else ""
         ratio = rates.evaluated_per_new
@@ -264,6 +273,16 @@ def _tail(summary: Summary, folder: Path | None) -> Iterator[tuple[str, Text]]:
         yield "clocks", Text(visible(summary.cross_check.detail))
     if folder is not None:
         yield "folder", Text(visible(str(folder)))
+
+
+def _interval(confidence: Confidence) -> Text:
+    median = confidence.latency_ns.median
+    if median is None:
+        return Text(confidence.note or TOO_FEW)
+    return Text(
+        f"latency median {duration(median.low)} to {duration(median.high)} "
+        f"({confidence.level:.0%}, over {confidence.sessions} sessions)"
+    )
 
 
 def _facts(facts: Iterable[tuple[str, Text]]) -> Table:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from operator import attrgetter
 
+from msgspec.structs import replace
+
 from edge_runner.engines import Usage
 from edge_runner.results.events import TurnEvent
 from edge_runner.results.schema import (
@@ -17,8 +19,10 @@ from edge_runner.results.schema import (
     Failure,
     Harness,
     Rates,
+    Slo,
     TurnCounts,
 )
+from edge_runner.results.session_tally import SessionTally
 from edge_runner.results.statistics import Series, summarize_series
 from edge_runner.trace import GAP_PARTS, PARTS
 
@@ -32,6 +36,7 @@ DEPTHS: tuple[tuple[DepthName, float], ...] = (
 SERIES = ("latency_ns", "ttft_ns", "first_delta_ns", "tpot_ns", "overhead_ns", "unattributed_ns")
 TOKENS = tuple(field.name for field in fields(Usage))
 FAILURES_LISTED = 20
+NO_SLO = Slo()
 
 
 class DepthTally:
@@ -83,8 +88,11 @@ class DepthTally:
 class Tally:
     """Takes turns in; gives what a summary needs. Which turns enter what: see `schema.Summary`."""
 
-    def __init__(self) -> None:
+    def __init__(self, slo: Slo = NO_SLO) -> None:
         self.depths = {name: DepthTally() for name, _ in DEPTHS}
+        self.sessions = SessionTally()
+        self._slo = slo
+        self._within_slo = 0
         self.statuses = Counter[str]()
         self.repeated = 0
         self.repeated_failed = 0
@@ -134,6 +142,13 @@ class Tally:
     def scores(self) -> dict[str, float]:
         return {name: round(total / n, 4) for name, (n, total) in sorted(self._scores.items())}
 
+    def slo(self, expected: int | None) -> Slo:
+        """The objective with its attainment; without limits, or without turns, it has none."""
+        turns = max(expected or 0, self.statuses.total())
+        if not turns or (self._slo.ttft_ms is None and self._slo.tpot_ms is None):
+            return self._slo
+        return replace(self._slo, attainment=_ratio(self._within_slo, turns))
+
     def divergences(self) -> Divergences:
         return Divergences(turns=self._diverged.total(), reasons=dict(self._diverged.most_common()))
 
@@ -174,6 +189,8 @@ class Tally:
         prompt = turn.tokens.prompt
         depth = next(name for name, beyond in DEPTHS if prompt < beyond)
         self.depths[depth].add(turn)
+        self.sessions.add(turn)
+        self._within_slo += turn.status == "completed" and within(self._slo, turn)
         for part, duration_ns in turn.gap_ns.items():
             self.gap_ns[part] = self.gap_ns.get(part, 0) + duration_ns
         self.overlap_ns += turn.overlap_ns
@@ -202,6 +219,15 @@ class Tally:
     def _defect(self, what: str, turn: TurnEvent) -> None:
         count, first = self._defects.get(what, (0, f"session {turn.session}, turn {turn.turn}"))
         self._defects[what] = (count + 1, first)
+
+
+def within(slo: Slo, turn: TurnEvent) -> bool:
+    """Does a completed turn keep every limit given? Too short for a TPOT keeps that one."""
+    limits = ((slo.ttft_ms, turn.ttft_ns), (slo.tpot_ms, turn.tpot_ns or 0))
+    return all(
+        limit_ms is None or (value_ns is not None and value_ns <= limit_ms * 1e6)
+        for limit_ms, value_ns in limits
+    )
 
 
 _tokens_of = attrgetter(*TOKENS)

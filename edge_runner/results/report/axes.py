@@ -7,7 +7,6 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-
 LOG_FROM_RATIO = 20
 """Largest over median from which a linear scale would press most values to the floor."""
 

@@ -437,7 +437,7 @@ def _session_axis(bars: Sequence[Bar], places: Sequence[int]) -> dict[str, Any]:
     return {
         "title": {"text": "session" if named else "session (number)"},
         "tickvals": [place for place, _ in ticks],
-        "ticktext": [text(label) for _, label in ticks],
+        "ticktext": [str(text(label)) for _, label in ticks],
         "range": [-1, places[-1] + 1],
         "showgrid": False,
     }
