@@ -1,37 +1,38 @@
-"""Records replay sessions: runs the commands of a script and writes down what came back.
+"""Records replay sessions: runs commands and writes down what came back.
 
 Nothing is made up and nothing is cleaned: outputs, return codes and durations are those of the run.
-An output that names this machine (its folders, its host) is refused, not edited; the script then
-needs another command. Needs bash and git (POSIX).
-
-    python -m edge_runner.workloads.recorder SCRIPT.yaml OUT.jsonl
+A session that names this machine (its folders, its host) is refused, not edited; it then needs
+another command. The commands run with the user's own rights, in a copy of the project but not in a
+sandbox. Needs bash, and git for a script's projects (POSIX).
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic_ns
 
 import msgspec
 
-from edge_runner.errors import DataError, EdgeRunnerError, UnavailableError
+from edge_runner.errors import DataError, UnavailableError
 from edge_runner.workloads.replay_data import (
     AssistantRow,
     FunctionCall,
     FunctionSpec,
     RecordedCall,
+    ReplaySet,
     Row,
     ToolEntry,
     ToolResult,
@@ -43,7 +44,11 @@ from edge_runner.workloads.replay_data import (
 
 MAX_OUTPUT_BYTES = 64 << 10
 MAX_FILE_KIB = 64 << 10
+MAX_FOLDER_BYTES = 2 << 30
 DEFAULT_TIMEOUT_S = 120.0
+
+OnStep = Callable[[str], None]
+"""Gets a line for each command that was run."""
 
 BASH_TOOL = ToolEntry(
     FunctionSpec(
@@ -93,12 +98,24 @@ class CommandResult:
 
 
 def record_session(
-    script: SessionScript, system: str, folder: Path, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    script: SessionScript,
+    system: str,
+    folder: Path,
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    private: Iterable[str] = (),
+    on_step: OnStep | None = None,
 ) -> list[Row]:
     """Run every step in `folder` (which the commands change) and return the session's rows.
 
-    Raises DataError when an output names this machine, UnavailableError without bash.
+    Raises DataError when a text of it names this machine or one of `private`, UnavailableError
+    without bash.
     """
+    names = _private_names(folder) | set(private)
+    where = f"session {script.id!r}"
+    _refuse(
+        f"{where}: the system prompt, task or answer", names, system, script.task, script.answer
+    )
     rows: list[Row] = [
         UserRow(
             conversation_id=script.id,
@@ -109,20 +126,23 @@ def record_session(
         )
     ]
     for number, step in enumerate(script.steps, 1):
+        at = f"{where}, step {number}"
+        _refuse(f"{at}: the command or its reasoning", names, step.command, step.reasoning)
         result = run_command(step.command, folder, timeout_s)
-        for private in _private_names(folder):
-            if private in result.output:
-                raise DataError(
-                    f"session {script.id!r}, step {number}: the output names {private!r}; "
-                    "choose a command whose output does not"
-                )
+        if on_step is not None:
+            took_s = result.duration_ns / 1e9
+            on_step(
+                f"{script.id} {number}/{len(script.steps)}: exit {result.returncode} after "
+                f"{took_s:.2f} s: {' '.join(step.command.split())[:60]}"
+            )
+        _refuse(f"{at}: the output", names, result.output)
         call_id = f"call_{number}"
         arguments = json.dumps({"command": step.command}, ensure_ascii=False)
         rows += (
             AssistantRow(
                 conversation_id=script.id,
                 turn=len(rows) + 1,
-                reasoning_content=step.reasoning,
+                reasoning_content=step.reasoning or None,
                 tool_calls=[RecordedCall(call_id, FunctionCall("bash", arguments))],
             ),
             ToolRow(
@@ -136,9 +156,9 @@ def record_session(
     return rows
 
 
-def record_set(script_file: Path, out: Path) -> int:
-    """Record all sessions of a script file, each in a fresh copy of its project under git, and
-    write them to `out`. Returns how many. Raises DataError for a bad script or output."""
+def record_set(script_file: Path, *, on_step: OnStep | None = None) -> list[Row]:
+    """The rows of all sessions of a script file, each recorded in a fresh copy of its project
+    under git. Raises DataError for a bad script or output."""
     try:
         script = msgspec.yaml.decode(script_file.read_bytes(), type=RecordingScript)
     except OSError as error:
@@ -147,12 +167,64 @@ def record_set(script_file: Path, out: Path) -> int:
         raise DataError(f"{script_file}: {' '.join(str(error).split())}") from None
     rows: list[Row] = []
     for session in script.sessions:
-        with tempfile.TemporaryDirectory(prefix="recording-") as scratch:
-            folder = Path(scratch)
+        with _scratch() as folder:
             _lay_out(script.files, folder)
-            rows += record_session(session, script.system, folder)
-    write_session(out, rows)
-    return len(read_replay(out).conversations)
+            rows += record_session(session, script.system, folder, on_step=on_step)
+    return rows
+
+
+def record_folder(
+    source: Path,
+    script: SessionScript,
+    system: str,
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    on_step: OnStep | None = None,
+) -> list[Row]:
+    """The rows of one session recorded in a copy of `source`, which stays as it is.
+
+    Raises DataError when the folder cannot be copied or a text names this machine.
+    """
+    with _scratch() as scratch:
+        folder = scratch / (source.resolve().name or "project")
+        private = {
+            str(each) for path in (source, scratch) for each in (path.absolute(), path.resolve())
+        }
+        try:
+            size = sum(path.lstat().st_size for path in _files_below(source))
+            if size > MAX_FOLDER_BYTES:
+                raise DataError(
+                    f"{source} has {size} bytes, too much to copy (at most {MAX_FOLDER_BYTES}); "
+                    "record in a smaller folder"
+                )
+            shutil.copytree(source, folder, symlinks=True, ignore=_ignore_special)
+        except OSError as error:
+            raise DataError(f"{source} cannot be copied: {_first_reason(error)}") from None
+        return record_session(
+            script, system, folder, timeout_s=timeout_s, private=private, on_step=on_step
+        )
+
+
+def save(out: Path, rows: Iterable[Row], *, append: bool = False) -> ReplaySet:
+    """Write rows to a replay file, or behind those it has, once all of it reads back right.
+
+    Raises DataError, and then `out` is as it was.
+    """
+    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        if append and out.exists():
+            shutil.copyfile(out, temporary)
+            _end_with_newline(temporary)
+        write_session(temporary, rows, append=append)
+        saved = read_replay(temporary)
+        temporary.replace(out)
+    except DataError as error:
+        raise DataError(str(error).replace(str(temporary), str(out))) from None
+    except OSError as error:
+        raise DataError(f"{out}: cannot be written: {error.strerror or error}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    return saved
 
 
 def run_command(command: str, folder: Path, timeout_s: float = DEFAULT_TIMEOUT_S) -> CommandResult:
@@ -217,7 +289,52 @@ def _environment(folder: Path) -> dict[str, str]:
 
 def _private_names(folder: Path) -> set[str]:
     names = {str(folder), str(folder.resolve()), str(Path.home()), sys.prefix, socket.gethostname()}
-    return {name for name in names if len(name) > len("/x")}
+    return {name for name in names if len(name) > len("/x")} - {"localhost"}
+
+
+def _refuse(what: str, names: set[str], *texts: str) -> None:
+    """Whole words only: a host that is called `test` must not forbid `tests`."""
+    for name in sorted(names):
+        word = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])")
+        if any(word.search(text) for text in texts):
+            raise DataError(f"{what} names {name!r}; choose a command or text that does not")
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="recording-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    for parent, _, names in os.walk(folder):
+        yield from (Path(parent, name) for name in names)
+
+
+def _ignore_special(parent: str, names: list[str]) -> set[str]:
+    """Sockets, pipes and devices: opening one could block for ever."""
+    modes = {name: Path(parent, name).lstat().st_mode for name in names}
+    return {
+        name
+        for name, mode in modes.items()
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
+    }
+
+
+def _first_reason(error: OSError) -> str:
+    # copytree goes on after a failure and raises all of them at the end.
+    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
+        failed, _, why = error.args[0][0]
+        return f"{failed}: {why}"
+    return error.strerror or str(error)
+
+
+def _end_with_newline(path: Path) -> None:
+    with path.open("rb+") as file:
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
 
 
 def _lay_out(files: Mapping[str, str], folder: Path) -> None:
@@ -231,23 +348,3 @@ def _lay_out(files: Mapping[str, str], folder: Path) -> None:
     author = ("-c", "user.name=recorder", "-c", "user.email=recorder@example.invalid")
     for arguments in (("init", "--quiet"), ("add", "--all"), ("commit", "--quiet", "-m", "start")):
         subprocess.run([git, *author, *arguments], cwd=folder, env=_environment(folder), check=True)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m edge_runner.workloads.recorder", description="Record replay sessions."
-    )
-    parser.add_argument("script", type=Path, help="YAML: system prompt, files, sessions")
-    parser.add_argument("out", type=Path, help="JSON lines file to write")
-    options = parser.parse_args(arguments)
-    try:
-        count = record_set(options.script, options.out)
-    except EdgeRunnerError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
-    sys.stderr.write(f"{options.out}: {count} sessions\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -15,10 +15,13 @@ PACKAGE = "llama-cpp-python"
 MINIMUM = (0, 3, 36)
 """The first version whose low-level module has the functions used here (n_ctx_seq, memory API)."""
 
+_DEBUG = 4
+"""GGML_LOG_LEVEL_DEBUG: thousands of lines about graphs, which would push out the telling ones."""
+
 _lock = threading.Lock()
 _loaded: Any = None
 _log_callback: Any = None
-_log: deque[str] = deque(maxlen=400)
+_log: deque[str] = deque(maxlen=4000)
 
 
 def load_library() -> Any:
@@ -61,10 +64,9 @@ def installed_version() -> str | None:
         return None
 
 
-def log_mark() -> str:
-    """Empty the log kept so far, so that `log_text` shows what follows only."""
+def clear_log() -> None:
+    """Forget the log kept so far, so that `log_text` shows only what follows."""
     _log.clear()
-    return ""
 
 
 def log_text() -> str:
@@ -75,12 +77,13 @@ def log_text() -> str:
 def last_complaint() -> str:
     """The most telling line of the native log, for an error message; empty if there is none."""
     lines = [line.strip() for line in log_text().splitlines()]
-    telling = [line for line in lines if re.search(r"error|fail|unknown|invalid|unable", line)]
+    telling = [line for line in lines if re.search(r"error|fail|unknown|invalid|unable|cannot|does not|require", line)]
     return (telling or [""])[0][:300]
 
 
-def _keep(_level: int, text: bytes | None, _data: Any) -> None:
-    _log.append((text or b"").decode("utf-8", "replace"))
+def _keep(level: int, text: bytes | None, _data: Any) -> None:
+    if level != _DEBUG:
+        _log.append((text or b"").decode("utf-8", "replace"))
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ from edge_runner.assets import DataRef, ModelRef
 from edge_runner.bench import protocol
 from edge_runner.bench.crosscheck import Latencies
 from edge_runner.bench.loadgen import read_report
+from edge_runner.bench.remarks import remarks
 from edge_runner.bench.worker import NATIVE_LOG
 from edge_runner.catalog.progress import OnProgress, Report
 from edge_runner.catalog.resolve import resolve_data, resolve_model
@@ -83,6 +84,7 @@ class Run:
         self._worker: _WorkerProcess | None = None
         self._stopped = threading.Event()
         self._latencies = Latencies()
+        self._remarks: tuple[str, ...] = ()
 
     def execute(self) -> RunResult:
         """Run to the end. Raises EdgeRunnerError for what is found before the run folder exists;
@@ -152,6 +154,7 @@ class Run:
                 match message:
                     case protocol.Engine():
                         folder.update(engine=message.info)
+                        self._remarks = tuple(remarks(message.info, message.capabilities))
                     case protocol.Settings():
                         folder.update(settings=message.loadgen)
                     case protocol.TurnStarting():
@@ -203,7 +206,9 @@ class Run:
             except RunFailedError as problem:
                 error = str(problem)
         record = folder.end("failed" if error else ended.status, error)
-        summary = summarize(folder, record, loadgen=loadgen, cross_check=check)
+        summary = summarize(
+            folder, record, loadgen=loadgen, cross_check=check, warnings=self._remarks
+        )
         write_summary(folder, summary)
         code = exit_code(summary, require_valid=self._require_valid)
         return RunResult(folder, summary, ended.exit_code or code, error)

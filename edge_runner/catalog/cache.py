@@ -1,6 +1,7 @@
 """The cache on this machine: where files lie, and which of them were already hashed.
 
-    <root>/models/<entry>/<file>     published files: complete and of the right hash
+    <root>/models/<entry>/<file>     published files: complete and of the right hash; <entry> is
+                                     <name>@<pins> for a user's entry with files of its own
     <root>/data/<entry>/<file>
     <root>/<kind>/.partial/<entry>/  a fetch in progress or interrupted
     <root>/locks/                    one lock an entry
@@ -18,7 +19,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from edge_runner.catalog.entry import Entry, Kind
+from edge_runner.catalog.entry import Entry
 from edge_runner.catalog.progress import OnProgress
 
 CHUNK_BYTES = 1 << 20
@@ -35,21 +36,34 @@ def root() -> Path:
 
 
 def entry_folder(entry: Entry) -> Path:
-    return root() / entry.kind / entry.name
+    return root() / entry.kind / _folder_name(entry)
 
 
 def entry_path(entry: Entry) -> Path:
-    """What users of the entry open: its folder, or its only file."""
+    """What users of the entry open: its folder, its only file, or a split model's first."""
     folder = entry_folder(entry)
     return folder if entry.folder else folder / entry.files[0].name
 
 
 def partial_folder(entry: Entry) -> Path:
-    return root() / entry.kind / ".partial" / entry.name
+    return root() / entry.kind / ".partial" / _folder_name(entry)
 
 
-def lock_path(kind: Kind, name: str) -> Path:
-    return root() / "locks" / f"{kind}-{name}.lock"
+def lock_path(entry: Entry) -> Path:
+    return root() / "locks" / f"{entry.kind}-{_folder_name(entry)}.lock"
+
+
+def origin_path(entry: Entry) -> Path:
+    """Where the source that delivered the entry is noted."""
+    return root() / entry.kind / ".origins" / f"{_folder_name(entry)}.txt"
+
+
+def is_file(path: Path) -> bool:
+    """Path.is_file, but False too where this user may not look."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def sha256_of(path: Path, *, rehash: bool = False, on_progress: OnProgress | None = None) -> str:
@@ -99,6 +113,10 @@ def tree_sha256(hashes: Iterable[tuple[str, str]]) -> str:
     """One hash for a folder: SHA-256 of the lines `<sha256>  <name>`, sorted by name."""
     lines = "".join(f"{sha256}  {name}\n" for name, sha256 in sorted(hashes))
     return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _folder_name(entry: Entry) -> str:
+    return entry.cached_as or entry.name
 
 
 def _record_path(path: Path) -> Path:

@@ -1,31 +1,37 @@
 """What the catalog knows: models and data sets, their files' hashes, and where to get them.
 
 An entry pins its files by SHA-256, so it does not matter where the bytes come from: its sources
-are tried in order until one delivers. The shipped entries are the package's YAML files.
+are tried in order until one delivers. Only a file that is already on this machine may go unpinned.
 """
 
 from __future__ import annotations
 
-import difflib
-from functools import cache
-from importlib.resources import files
-from typing import Annotated, Any, Literal, get_args
+import re
+from pathlib import Path
+from typing import Annotated, Literal, get_args
 from urllib.parse import urlsplit
 
-import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
+from edge_runner.adapters import BasedStr
 from edge_runner.engines import ToolFormat
-from edge_runner.errors import AssetError
+from edge_runner.errors import ConfigError
 
 Kind = Literal["models", "data"]
 Role = Literal["generator", "embedder", "reranker", "replay", "evaluation"]
 
-SHIPPED = ("catalog.yaml", "bfcl-v4.yaml")
-
 # A file of an entry: relative, forward slashes, no part that starts with a dot.
 _FILE_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*$"
-_ENTRY_NAME = r"^[a-z0-9][a-z0-9._-]*$"
+ENTRY_NAME = re.compile(r"^[a-z0-9][a-z0-9._-]{0,79}$")
+_SHARD = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
 
 
 def _template(text: str) -> str:
@@ -39,12 +45,25 @@ def _template(text: str) -> str:
 Template = Annotated[str, AfterValidator(_template)]
 
 
+def literally(text: str) -> str:
+    """`text` as a template that stands for itself."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _from_catalog_folder(value: object) -> object:
+    """Paths in YAML are relative to the file."""
+    if not isinstance(value, BasedStr) or value.startswith("~") or Path(value).is_absolute():
+        return value
+    return literally(f"{value.base.as_posix()}/") + value
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class FileSpec(_Part):
-    """One file of an entry. `bytes` and `sha256` are None only for files of our own package."""
+    """One file of an entry. `sha256` None: not pinned, but hashed when used; only for files that
+    are on this machine already (sources `path` and `package`)."""
 
     name: str = Field(pattern=_FILE_NAME)
     bytes: int | None = Field(default=None, gt=0)
@@ -99,7 +118,7 @@ class PathSource(_Part):
     """A file that is already on this machine; it is referred to, never copied."""
 
     kind: Literal["path"]
-    path: Template
+    path: Annotated[Template, BeforeValidator(_from_catalog_folder)]
 
     @property
     def label(self) -> str:
@@ -124,9 +143,13 @@ Source = Annotated[
 
 
 class Entry(_Part):
-    """A model or data set. `official`: the hash is that of its publisher's own file."""
+    """A model or data set. `official`: the hash is that of its publisher's own file.
 
-    name: str = Field(pattern=_ENTRY_NAME)
+    Not from YAML: `origin`, the user's catalog it stands in (None: shipped), and `cached_as`, its
+    folder in the cache where that is not its name.
+    """
+
+    name: str = Field(pattern=ENTRY_NAME.pattern)
     kind: Kind
     role: Role
     files: tuple[FileSpec, ...] = Field(min_length=1)
@@ -136,78 +159,73 @@ class Entry(_Part):
     tool_format: ToolFormat | None = None
     context: int | None = Field(default=None, gt=0)
     notes: str = ""
+    origin: Path | None = None
+    cached_as: str | None = None
 
     @property
     def folder(self) -> bool:
-        """Several files make a folder; one file is used by its own path."""
-        return len(self.files) > 1
+        """Several files make a folder; one file, or a split model, is used by its own path."""
+        return len(self.files) > 1 and not all(_SHARD.search(spec.name) for spec in self.files)
 
     @property
     def bytes(self) -> int:
         return sum(spec.bytes or 0 for spec in self.files)
 
+    @property
+    def pinned(self) -> bool:
+        return all(spec.sha256 is not None for spec in self.files)
+
+    @property
+    def pins(self) -> frozenset[tuple[str, str | None]]:
+        """Name and hash of every file: what two entries of one name may differ in."""
+        return frozenset((spec.name, spec.sha256) for spec in self.files)
+
     @model_validator(mode="after")
     def _pinned(self) -> Entry:
-        packaged = all(source.kind == "package" for source in self.sources)
+        local = all(source.kind in {"package", "path"} for source in self.sources)
         for spec in self.files:
-            if not packaged and (spec.sha256 is None or spec.bytes is None):
-                raise ValueError(f"{spec.name}: bytes and sha256 are required")
+            if not local and (spec.sha256 is None or spec.bytes is None):
+                raise ValueError(
+                    f"{spec.name}: bytes and sha256 are required (only a file of source `path` "
+                    "may go without)"
+                )
         joined = any(
             isinstance(source, WheelSource) and source.parts > 1 for source in self.sources
         )
-        if joined and self.folder:
+        if joined and len(self.files) > 1:
             raise ValueError("a source with parts delivers exactly one file")
         return self
 
 
-def load(text: str, where: str) -> list[Entry]:
-    """The entries of one catalog file. Raises AssetError naming `where`, the entry and the key."""
-    try:
-        document: Any = yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        problem = " ".join(str(error).split())
-        raise AssetError(f"{where}: not YAML: {problem}") from error
+_NOT_FROM_YAML = {"name", "kind", "origin", "cached_as"}
+
+
+def parse(document: object, where: str) -> list[Entry]:
+    """The entries of one catalog file, given as what its YAML says.
+
+    Raises ConfigError naming `where`, the entry and the key.
+    """
+    if document is None:
+        return []
     if not isinstance(document, dict) or not document.keys() <= set(get_args(Kind)):
-        raise AssetError(f"{where}: has other keys than {' and '.join(get_args(Kind))}")
+        raise ConfigError(f"{where}: has other keys than {' and '.join(get_args(Kind))}")
     found = []
     for kind, section in document.items():
-        if not isinstance(section, dict):
-            raise AssetError(f"{where}: {kind}: give entries by name")
-        for name, fields in section.items():
+        if not isinstance(section, dict | None):
+            raise ConfigError(f"{where}: {kind}: give entries by name")
+        for name, fields in (section or {}).items():
             if not isinstance(fields, dict):
-                raise AssetError(f"{where}: {kind}.{name}: give the entry's fields")
+                raise ConfigError(f"{where}: {kind}.{name}: give the entry's fields")
+            if unknown := _NOT_FROM_YAML & fields.keys():
+                raise ConfigError(f"{where}: {kind}.{name}.{min(unknown)}: unknown key")
             try:
                 found.append(Entry.model_validate({**fields, "name": name, "kind": kind}))
             except ValidationError as error:
-                first = error.errors()[0]
-                key = ".".join(str(part) for part in (kind, name, *first["loc"]))
-                raise AssetError(f"{where}: {key}: {first['msg']}") from error
+                raise ConfigError(f"{where}: {_first_mistake(error, kind, name)}") from None
     return found
 
 
-@cache
-def _shipped() -> dict[tuple[Kind, str], Entry]:
-    folder = files("edge_runner.catalog")
-    loaded = [
-        entry
-        for file in SHIPPED
-        for entry in load(folder.joinpath(file).read_text(encoding="utf-8"), file)
-    ]
-    return {(entry.kind, entry.name): entry for entry in loaded}
-
-
-def entries(kind: Kind) -> list[Entry]:
-    """All entries of one kind, in the catalog's order."""
-    return [entry for entry in _shipped().values() if entry.kind == kind]
-
-
-def find(kind: Kind, name: str) -> Entry:
-    """The entry of that name. Raises AssetError listing what is known and the nearest name."""
-    entry = _shipped().get((kind, name))
-    if entry is not None:
-        return entry
-    known = [entry.name for entry in entries(kind)]
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    what = "models" if kind == "models" else "data sets"
-    raise AssetError(f"{name!r} is not in the catalog; known {what}: {', '.join(known)}{hint}")
+def _first_mistake(error: ValidationError, kind: str, name: str) -> str:
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in (kind, name, *first["loc"]))
+    return f"{key}: {first['msg'].removeprefix('Value error, ')}"

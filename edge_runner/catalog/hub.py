@@ -6,10 +6,12 @@ process, for three seconds at most.
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from functools import cache as remember
 from pathlib import Path
+from typing import NamedTuple
 
 from edge_runner.catalog import cache
 from edge_runner.catalog.entry import HubSource
@@ -43,6 +45,34 @@ def fetch(source: HubSource, job: Fetch) -> None:
         with PartialFile(job, spec) as part:
             part.publish()
     shutil.rmtree(job.folder / "hub", ignore_errors=True)
+
+
+class HubFile(NamedTuple):
+    """What the hub says of a file: the commit it is of, and None for what it does not say."""
+
+    commit: str | None
+    bytes: int | None
+    sha256: str | None
+
+
+def ask(repo: str, file: str, revision: str) -> HubFile:
+    """Look a file up without fetching it. Raises SourceError."""
+    import httpx
+    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.errors import HFValidationError
+
+    if constants.HF_HUB_OFFLINE:
+        raise SourceError("offline")
+    unreachable = probe(constants.ENDPOINT)
+    if unreachable:
+        raise SourceError(f"{constants.ENDPOINT}: {unreachable}")
+    try:
+        found = get_hf_file_metadata(hf_hub_url(repo, file, revision=revision))
+    except (httpx.HTTPError, HFValidationError, OSError) as error:
+        raise SourceError(" ".join(str(error).split())[:200]) from error
+    # Files in large-file storage have their SHA-256 as ETag, others their git hash.
+    sha256 = found.etag if re.fullmatch(r"[0-9a-f]{64}", found.etag or "") else None
+    return HubFile(found.commit_hash, found.size, sha256)
 
 
 @remember

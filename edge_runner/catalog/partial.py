@@ -111,7 +111,7 @@ class PartialFile:
         os.fsync(self._file.fileno())
         self.close()
         sha256 = self._digest.hexdigest()
-        if sha256 != self.spec.sha256:
+        if self.spec.sha256 not in {None, sha256}:
             self.path.unlink()
             raise WrongHashError(
                 f"{self.spec.name} has the wrong SHA-256 "
@@ -161,7 +161,7 @@ class Fetch:
         self.done_bytes = sum(
             spec.bytes or 0 for spec in entry.files if (self.target / spec.name).exists()
         )
-        self._on_progress = on_progress
+        self.on_progress = on_progress
         self._shown = 0
 
     @property
@@ -172,8 +172,8 @@ class Fetch:
     def tick(self, current_bytes: int) -> None:
         """Show `current_bytes` of the files in work, on top of those done; never backwards."""
         self._shown = min(max(self._shown, self.done_bytes + current_bytes), self.entry.bytes)
-        if self._on_progress is not None:
-            self._on_progress(self._shown, self.entry.bytes, self.entry.name)
+        if self.on_progress is not None:
+            self.on_progress(self._shown, self.entry.bytes, self.entry.name)
 
 
 @contextmanager

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from edge_runner.adapters import looks_like_path
 from edge_runner.assets import DataRef, ModelRef
-from edge_runner.catalog import cache
-from edge_runner.catalog.entry import Role, find
-from edge_runner.catalog.fetch import ensure
-from edge_runner.catalog.gguf import inspect, require_generator
+from edge_runner.catalog import cache, ollama
+from edge_runner.catalog.entry import Entry, Role
+from edge_runner.catalog.fetch import Located, ensure
+from edge_runner.catalog.gguf import inspect, is_gguf, require_generator
 from edge_runner.catalog.progress import OnProgress, Report, silent
+from edge_runner.catalog.registry import find
 from edge_runner.errors import AssetError, DataError, EdgeRunnerError, ModelFileError
 
 
@@ -22,32 +23,31 @@ def resolve_model(
     report: Report | None = None,
     progress: OnProgress | None = None,
 ) -> ModelRef:
-    """A catalog entry (fetched if need be) or one's own file or folder.
+    """A catalog entry (fetched if need be), one's own file or folder, or `ollama:NAME[:TAG]`.
 
     GGUF files are inspected: ModelFileError says what is wrong with one. With `role`, an entry of
     another role is refused, and so is a file that cannot generate text where that is wanted.
-    Raises AssetError for an unknown name, DownloadError when no source delivers.
+    Raises AssetError for an unknown name, DownloadError when no source delivers, ConfigError when
+    a catalog of the user is wrong.
     """
+    if name_or_path.startswith(ollama.PREFIX):
+        return _of_ollama(name_or_path, role, progress)
     if looks_like_path(name_or_path):
         path = Path(name_or_path).expanduser()
-        if path.suffix == ".gguf" or (role == "generator" and path.is_file()):
-            info = inspect(path)
-            if role == "generator":
-                require_generator(info)
+        _inspect(path, role)
         return ModelRef(path.name, path, _hash_own(path, ModelFileError, progress))
     entry = find("models", name_or_path)
     if role is not None and entry.role != role:
         raise ModelFileError(f"{entry.name} is a model of role {entry.role}, not {role}")
     located = ensure(entry, offline=offline, report=report or silent, on_progress=progress)
-    if located.path.suffix == ".gguf":
-        inspect(located.path)
+    _inspect(located.path, role)
     return ModelRef(
         entry.name,
         located.path,
         located.sha256,
         tool_format=entry.tool_format,
         license=entry.license,
-        source=located.source,
+        source=_origin(entry, located),
     )
 
 
@@ -68,8 +68,37 @@ def resolve_data(
     entry = find("data", name_or_path)
     located = ensure(entry, offline=offline, report=report or silent, on_progress=progress)
     return DataRef(
-        entry.name, located.path, located.sha256, license=entry.license, source=located.source
+        entry.name,
+        located.path,
+        located.sha256,
+        license=entry.license,
+        source=_origin(entry, located),
     )
+
+
+def _of_ollama(name: str, role: Role | None, progress: OnProgress | None) -> ModelRef:
+    found = ollama.find(name)
+    _inspect(found.blob, role)
+    sha256 = _hash_own(found.blob, ModelFileError, progress)
+    if sha256 != found.sha256:
+        raise ModelFileError(
+            f"{found.blob} has not the SHA-256 that Ollama knows it by; `ollama pull {found.name}`"
+        )
+    return ModelRef(f"{ollama.PREFIX}{found.name}", found.blob, sha256, source="ollama")
+
+
+def _inspect(path: Path, role: Role | None) -> None:
+    if is_gguf(path) or (role == "generator" and path.is_file()):
+        info = inspect(path)
+        if role == "generator":
+            require_generator(info)
+
+
+def _origin(entry: Entry, located: Located) -> str | None:
+    """The source, saying so where the name is not one of the shipped catalog's."""
+    if entry.origin is None:
+        return located.source
+    return f"{located.source} (the user's own catalog entry)"
 
 
 def _hash_own(path: Path, problem: type[EdgeRunnerError], progress: OnProgress | None) -> str:

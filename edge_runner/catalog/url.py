@@ -40,6 +40,31 @@ def fetch(source: UrlSource, job: Fetch) -> None:
                 part.publish()
 
 
+def size_of(url: str) -> int:
+    """Bytes of the file behind a URL, as its server says. Raises SourceError."""
+    import httpx
+
+    timeout = httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
+    try:
+        with httpx.stream(
+            "GET",
+            url,
+            headers={"Accept-Encoding": "identity"},
+            timeout=timeout,
+            follow_redirects=True,
+        ) as response:
+            if response.status_code != 200:
+                raise SourceError(f"HTTP {response.status_code} {response.reason_phrase}".rstrip())
+            length = response.headers.get("Content-Length", "")
+    except httpx.HTTPError as error:
+        raise SourceError(reason(error)) from error
+    except httpx.InvalidURL as error:
+        raise SourceError(f"{url} is not a URL: {error}") from error
+    if not length.isdigit() or not int(length):
+        raise SourceError("does not say how large the file is; fetch it yourself and add the file")
+    return int(length)
+
+
 def _get(client: httpx.Client, url: str, part: PartialFile) -> None:
     if not part.missing_bytes:
         return

@@ -45,6 +45,11 @@ class Bars:
             self._tasks[label] = progress.add_task(label, total=total)
         progress.update(self._tasks[label], completed=done, total=total)
 
+    def reset(self) -> None:
+        """Take finished bars away, so that their labels can be used again."""
+        self._stop()
+        self._steps.clear()
+
     def __enter__(self) -> Self:
         return self
 

@@ -1,17 +1,21 @@
-"""`edge-runner models`: list, show, pull, verify and locate models."""
+"""`edge-runner models`: list, show, find, add, pull, verify and locate models."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+from edge_runner.engines import ToolFormat
 
 if TYPE_CHECKING:
     from edge_runner.catalog.entry import Entry, Kind
     from edge_runner.catalog.gguf import GgufInfo
 
-app = typer.Typer(no_args_is_help=True, help="Models: list, show, pull, verify, path.")
+ModelRole = Literal["generator", "embedder", "reranker"]
+
+app = typer.Typer(no_args_is_help=True, help="Models: list, show, find, add, pull, verify, path.")
 
 Names = Annotated[list[str], typer.Argument(help="Names as shown by `list`.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -26,24 +30,85 @@ def list_models(as_json: Json = False) -> None:
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="A name of the catalog, or a .gguf file.")],
+    name: Annotated[
+        str, typer.Argument(help="A name of the catalog, a .gguf file, or ollama:NAME.")
+    ],
     as_json: Json = False,
 ) -> None:
     """Show what is known of one model; a GGUF file is inspected."""
     from edge_runner.adapters import looks_like_path
-    from edge_runner.catalog import find, locate
-    from edge_runner.catalog.gguf import inspect
+    from edge_runner.catalog import find, locate, ollama
+    from edge_runner.catalog.gguf import inspect, is_gguf
 
     facts: dict[str, Any] = {}
     path: Path | None = Path(name).expanduser()
-    if not looks_like_path(name):
+    if name.startswith(ollama.PREFIX):
+        path = ollama.find(name).blob
+    elif not looks_like_path(name):
         entry = find("models", name)
         located = locate(entry)
         path = located.path if located else None
         facts = _entry_facts(entry) | {"path": str(path) if path else None}
-    if path is not None and (path.suffix == ".gguf" or not facts):
+    if path is not None and (not facts or is_gguf(path)):
         facts |= _gguf_facts(inspect(path))
     print_facts(facts, as_json)
+
+
+@app.command("find")
+def find_(
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(help="More folders (or files) to look in.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Find GGUF models that Ollama, LM Studio, llama.cpp or the hub put on this machine."""
+    from edge_runner.catalog import find_models
+    from edge_runner.cli.found import found_facts, print_found
+
+    found = find_models(folders or [])
+    if as_json:
+        print_json([found_facts(model) for model in found.models])
+        for note in found.notes:
+            typer.echo(note, err=True)
+    else:
+        print_found(found)
+
+
+@app.command()
+def add(
+    name: Annotated[str, typer.Argument(help="The entry's name, as for `pull` and in configs.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A file, a URL, hub:OWNER/REPO[@REVISION]/FILE, or ollama:NAME[:TAG].",
+            metavar="FILE|URL|hub:...|ollama:...",
+        ),
+    ],
+    role: Annotated[ModelRole, typer.Option(help="What it is for.")] = "generator",
+    tool_format: Annotated[
+        ToolFormat | None,
+        typer.Option(help="How it writes tool calls; if left out, its template says."),
+    ] = None,
+    sha256: Annotated[str | None, typer.Option(help="Refuse any other file.")] = None,
+    license_: Annotated[
+        str | None, typer.Option("--license", help="If left out, what the file says.")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace or override the entry of that name.")
+    ] = False,
+) -> None:
+    """Add a model of your own to your catalog; it is checked, hashed and pinned first."""
+    from edge_runner.catalog import overridden
+    from edge_runner.catalog.add import Wanted, add_model
+    from edge_runner.cli.bars import Bars
+
+    wanted = Wanted(name, role, tool_format, sha256, license_)
+    with Bars() as bars:
+        entry = add_model(wanted, source, replace=replace, report=bars.say, on_progress=bars.fetch)
+    what = "overrides the shipped entry" if overridden(entry) else "added"
+    typer.echo(f"{entry.name}: {what} in {entry.origin}", err=True)
+    print_facts(_entry_facts(entry), as_json=False)
 
 
 @app.command()
@@ -63,8 +128,9 @@ def verify(names: Names) -> None:
     wrong = []
     with Bars() as bars:
         for entry in [find("models", name) for name in names]:
+            right = "ok" if entry.pinned else "there, but not pinned"
             for file, problem in verify_entry(entry, on_progress=bars.fetch):
-                typer.echo(f"{entry.name}  {file}  {problem or 'ok'}")
+                typer.echo(f"{entry.name}  {file}  {problem or right}")
                 if problem and entry.name not in wrong:
                     wrong.append(entry.name)
     if wrong:
@@ -81,7 +147,7 @@ def path(name: Annotated[str, typer.Argument(help="A name as shown by `list`.")]
 
 
 def print_entries(kind: Kind, as_json: bool) -> None:
-    """The catalog's entries of one kind, a line each, within 80 columns."""
+    """The catalog's entries of one kind, a line each, within 80 columns; the user's are marked."""
     from edge_runner.catalog import entries, state
     from edge_runner.catalog.partial import format_bytes
 
@@ -90,10 +156,15 @@ def print_entries(kind: Kind, as_json: bool) -> None:
         print_json([_entry_facts(entry) | {"state": state(entry)} for entry in listed])
         return
     width = max(len(entry.name) for entry in listed)
-    typer.echo(f"{'NAME':<{width}}  {'ROLE':<10}  {'SIZE':>8}  STATE")
+    origins = {entry.origin: None for entry in listed if entry.origin is not None}
+    rows = [("NAME", "ROLE", "SIZE", "STATE", "CATALOG" if origins else "")]
     for entry in listed:
         size = format_bytes(entry.bytes) if entry.bytes else "-"
-        typer.echo(f"{entry.name:<{width}}  {entry.role:<10}  {size:>8}  {state(entry)}")
+        rows.append((entry.name, entry.role, size, state(entry), _mark(entry)))
+    for name, role, size, where, mark in rows:
+        typer.echo(f"{name:<{width}}  {role:<10}  {size:>8}  {where:<10}  {mark}".rstrip())
+    for origin in origins:
+        typer.echo(f"own entries and overrides: {origin}", err=True)
 
 
 def pull_entries(kind: Kind, names: list[str], offline: bool) -> None:
@@ -135,9 +206,24 @@ def print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def _mark(entry: Entry) -> str:
+    from edge_runner.catalog import overridden
+
+    if entry.origin is None:
+        return ""
+    return "override" if overridden(entry) else "own"
+
+
 def _entry_facts(entry: Entry) -> dict[str, Any]:
+    from edge_runner.catalog import overridden
+
+    hidden = overridden(entry)
+    same = hidden is not None and hidden.pins == entry.pins
+    unpinned = "(shipped)" if entry.origin is None else "(not pinned: hashed when used)"
     return {
         "name": entry.name,
+        "catalog": str(entry.origin or "shipped"),
+        "overrides": hidden and f"the shipped entry, with {'the same' if same else 'other'} files",
         "role": entry.role,
         "license": entry.license,
         "bytes": entry.bytes,
@@ -145,7 +231,7 @@ def _entry_facts(entry: Entry) -> dict[str, Any]:
         "tool_format": entry.tool_format,
         "context": entry.context,
         "notes": entry.notes,
-        "files": [f"{spec.name}\n{spec.sha256 or '(shipped)'}" for spec in entry.files],
+        "files": [f"{spec.name}\n{spec.sha256 or unpinned}" for spec in entry.files],
         "sources": [source.label for source in entry.sources],
     }
 

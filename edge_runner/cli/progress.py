@@ -9,6 +9,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from edge_runner.bench import protocol
+from edge_runner.bench.remarks import remarks
 from edge_runner.cli.bars import Bars
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ class RunView(Bars):
             case protocol.Phase() if message.name in PHASES:
                 self.say(PHASES[message.name])
             case protocol.Engine():
-                for warning in message.info.get("warnings", ()):
-                    self.say(f"note: {warning}")
+                for remark in remarks(message.info, message.capabilities):
+                    self.say(f"note: {remark}")
             case protocol.Settings():
                 self.say(_settings_line(message))
                 if message.outlook:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
+
+if TYPE_CHECKING:
+    from edge_runner.bench.run import RunResult
+    from edge_runner.cli.progress import RunView
+    from edge_runner.config import RunConfig
 
 
 def run(
@@ -22,23 +28,42 @@ def run(
     ),
 ) -> None:
     """Run a configuration through LoadGen and show where the time went."""
-    from edge_runner.bench.run import Run
-    from edge_runner.cli.progress import RunView, stopping
+    from edge_runner.cli.progress import RunView
     from edge_runner.config import load_config
 
     loaded = load_config(config, sets)
     with RunView() as view:
-        a_run = Run(
-            loaded,
-            out=out,
-            offline=offline,
-            require_valid=require_valid,
-            on_event=view.event,
-            on_progress=view.fetch,
-            on_report=view.say,
-        )
-        with stopping(a_run, view):
-            result = a_run.execute()
+        result = execute(loaded, view, out=out, offline=offline, require_valid=require_valid)
+    finish(result, as_json=as_json)
+
+
+def execute(
+    config: RunConfig,
+    view: RunView,
+    *,
+    out: Path | None,
+    offline: bool,
+    require_valid: bool = False,
+) -> RunResult:
+    """Run `config`, shown in `view`; Ctrl-C stops it."""
+    from edge_runner.bench.run import Run
+    from edge_runner.cli.progress import stopping
+
+    a_run = Run(
+        config,
+        out=out,
+        offline=offline,
+        require_valid=require_valid,
+        on_event=view.event,
+        on_progress=view.fetch,
+        on_report=view.say,
+    )
+    with stopping(a_run, view):
+        return a_run.execute()
+
+
+def finish(result: RunResult, *, as_json: bool) -> NoReturn:
+    """Print the result on stdout and end with its exit code."""
     if as_json:
         typer.echo(result.folder.summary.read_bytes(), nl=False)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 LOG_FROM_RATIO = 20
@@ -51,7 +52,7 @@ def histogram(ordered: Sequence[int]) -> tuple[list[float], list[int]]:
         width = max(high - low, 1) / bins
         edges = [low + width * index for index in range(bins + 1)]
     places = [0, *(bisect_right(ordered, edge) for edge in edges[1:-1]), len(ordered)]
-    return edges, [after - before for before, after in zip(places, places[1:], strict=False)]
+    return edges, [after - before for before, after in pairwise(places)]
 
 
 def cumulative(ordered: Sequence[int]) -> tuple[list[int], list[float]]:
@@ -61,8 +62,6 @@ def cumulative(ordered: Sequence[int]) -> tuple[list[int], list[float]]:
     step = max(1, (n - 1) / CURVE_POINTS)
     ranks = sorted({min(n - 1, round(step * index)) for index in range(CURVE_POINTS + 1)})
     return [ordered[rank] for rank in ranks], [round((rank + 1) / n, 5) for rank in ranks]
-
-
 
 
 def _linear_ticks(largest: float) -> list[float]:
@@ -79,5 +78,5 @@ def _nice_step(rough: float) -> float:
 
 def _log_ticks(low: float, high: float) -> list[float]:
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 3) if len(decades) <= 4 else (1,)
+    steps = (1, 3) if len(decades) <= 5 else (1,)
     return [m * 10.0**decade for decade in decades for m in steps]

@@ -1,7 +1,7 @@
 """HTML that foreign text cannot break out of.
 
 Model names, session ids, errors and reasons come from outside. Every string becomes text: only
-`Html`, which `tag` and `raw` make, is taken as markup.
+`Html`, which `tag` makes, is taken as markup.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Html(str):
     __slots__ = ()
 
 
-Content: TypeAlias = "str | int | None | Iterable[Content]"
+Content: TypeAlias = "str | int | Iterable[Content] | None"
 
 _VOID = frozenset({"br", "col", "hr", "meta"})
 
@@ -55,11 +55,6 @@ def join(content: Content) -> Html:
             return text(content)
         case _:
             return Html("".join(map(join, content)))
-
-
-def raw(markup: str) -> Html:
-    """Take `markup` as it is: only for what this project wrote itself."""
-    return Html(markup)
 
 
 def script_json(value: Any) -> Html:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from edge_runner.results.report.elements import facts, scroller
 from edge_runner.results.report.markup import Html, join, tag, text
 from edge_runner.results.report.values import Numbers, count, rate, score, share
 from edge_runner.results.schema import RunRecord, Summary
@@ -20,7 +21,7 @@ SERIES = (
     ("unattributed_ns", "Unattributed"),
     ("query_latency_ns", "Query latency, all"),
 )
-GLYPHS = {"good": "✓", "bad": "✕", "warn": "!", "calm": "–"}
+GLYPHS = {"good": "✓", "bad": "✕", "warn": "!", "calm": "-"}
 TONES = {
     "VALID": "good",
     "INVALID": "bad",
@@ -36,20 +37,23 @@ def masthead(summary: Summary, run: RunRecord) -> Html:
         f"{summary.kind}, {summary.mode} mode, {summary.scenario} by {summary.unit}, "
         f"preset {summary.preset}"
     )
-    model = summary.model.name if summary.model else run.engine.get("model", "no model")
-    on = run.engine.get("device") or "device not recorded"
-    return tag(
-        "header",
-        tag("p", "edge-runner run report", class_="kicker"),
-        tag("h1", summary.name or "unnamed run"),
-        tag("p", tag("strong", model), f" on {on}. ", setting, ".", class_="lede"),
-        tag(
-            "p",
-            _pill(summary.status, summary.status),
-            tag("span", f"started {started} UTC"),
-            tag("span", NOT_VERIFIED),
-            class_="facts",
-        ),
+    engine = run.engine
+    model = summary.model.name if summary.model else engine.get("model") or "no model"
+    runtime = " ".join(filter(None, (engine.get("runtime"), engine.get("runtime_version"))))
+    on = ", ".join(filter(None, (engine.get("device"), runtime))) or "an engine not recorded"
+    return join(
+        (
+            tag("p", "edge-runner run report", class_="kicker"),
+            tag("h1", summary.name or "unnamed run"),
+            tag("p", tag("strong", model), f" on {on}. ", setting, ".", class_="lede"),
+            tag(
+                "p",
+                _pill(summary.status, summary.status),
+                tag("span", f"started {started} UTC"),
+                tag("strong", NOT_VERIFIED),
+                class_="facts",
+            ),
+        )
     )
 
 
@@ -78,17 +82,17 @@ def headline(summary: Summary, numbers: Numbers) -> Html:
         _tile("TPOT", "between output tokens", numbers, "tpot_ns"),
         _throughput(numbers),
     ]
-    tiles += [
-        tag(
-            "div",
-            tag("h3", name),
-            tag("p", numbers.show("scores", name, as_=score), class_="big"),
-            tag("p", _about_score(name), class_="note"),
-            class_="tile",
-        )
+    scores = (
+        (f"{name}, {_about_score(name)}", numbers.show("scores", name, as_=score))
         for name in summary.scores
-    ]
-    return join((tag("div", tiles, class_="tiles"), _series_table(summary, numbers)))
+    )
+    return join(
+        (
+            tag("div", tiles, class_="tiles"),
+            facts(*scores) if summary.scores else None,
+            _series_table(summary, numbers),
+        )
+    )
 
 
 def _failure(summary: Summary) -> Html:
@@ -130,7 +134,9 @@ def _turns(summary: Summary, numbers: Numbers) -> Html:
         shown = numbers.show("turns", "repeated_failed", as_=count)
         rows.append(_count(shown, "of the repeats failed", turns.repeated_failed, "bad"))
     completed = numbers.show("turns", "completed", as_=count)
-    return join((tag("p", completed, " of ", expected, " completed"), tag("ul", rows, class_="counts")))
+    return join(
+        (tag("p", completed, " of ", expected, " completed"), tag("ul", rows, class_="counts"))
+    )
 
 
 def _count(shown: Html, what: str, value: int, tone: str) -> Html:
@@ -140,9 +146,7 @@ def _count(shown: Html, what: str, value: int, tone: str) -> Html:
 
 
 def _not_measured(summary: Summary) -> Html:
-    return tag(
-        "ul", (tag("li", tag("strong", what), f": {why}") for what, why in _gaps(summary))
-    )
+    return tag("ul", (tag("li", tag("strong", what), f": {why}") for what, why in _gaps(summary)))
 
 
 def _gaps(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -173,18 +177,18 @@ def _failures(summary: Summary) -> Html:
     return join(
         (
             tag("h3", "Failed turns"),
-            scroller(
-                "Failed turns",
-                ("Session", "Turn", "Error"),
+            tag(
+                "ul",
                 (
                     tag(
-                        "tr",
-                        tag("th", failure.session, scope="row"),
-                        tag("td", failure.turn, class_="n"),
-                        tag("td", failure.error, class_="wrap"),
+                        "li",
+                        tag("strong", failure.session),
+                        f", turn {failure.turn}: ",
+                        tag("span", failure.error),
                     )
                     for failure in summary.failures
                 ),
+                class_="failures",
             ),
             tag("p", f"and {more:,} more", class_="note") if more > 0 else None,
         )
@@ -208,7 +212,7 @@ def _tile(name: str, what: str, numbers: Numbers, series: str) -> Html:
         tag(
             "dl",
             *_pair("p90", numbers.statistic(series, "p90")),
-            *_pair("p90 by early stopping", estimate),
+            *_pair("p90, early stopping", estimate),
             *_pair("turns", numbers.show(series, "n", as_=count)),
         ),
         class_="tile",
@@ -263,19 +267,6 @@ def _series_table(summary: Summary, numbers: Numbers) -> Html:
             "Query latency is over every turn that LoadGen saw, repeats and failures included.",
             class_="note",
         ),
-    )
-
-
-def scroller(label: str, heads: tuple[str, ...], rows: object) -> Html:
-    """A table that scrolls sideways by itself where the screen is narrow."""
-    head = tag("tr", (tag("th", name, scope="col") for name in heads))
-    return tag(
-        "div",
-        tag("table", tag("thead", head), tag("tbody", rows)),  # type: ignore[arg-type]
-        class_="scroll",
-        role="region",
-        aria_label=label,
-        tabindex="0",
     )
 
 

@@ -33,10 +33,7 @@ function layout(own, small) {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: "system-ui, sans-serif", color: "--ink", size: 13 },
     margin: { l: 8, r: small ? 4 : 12, t: 8, b: 8 },
-    legend: {
-      orientation: "h", x: 0, xanchor: "left", y: 1.02, yanchor: "bottom",
-      font: { size: small ? 11 : 12.5 }, itemsizing: "constant", traceorder: "normal",
-    },
+    showlegend: false,
     hoverlabel: {
       align: "left", namelength: -1, bgcolor: "--card", bordercolor: "--line",
       font: { color: "--ink", size: small ? 11 : 12.5 },
@@ -55,8 +52,7 @@ function draw(figure) {
     coloured(figure.data, style),
     coloured(layout(figure.layout, narrow.matches), style),
     {
-      responsive: true, displaylogo: false, displayModeBar: touch.matches ? false : "hover",
-      modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+      responsive: true, displaylogo: false, displayModeBar: false, doubleClick: "reset",
     },
   );
 }

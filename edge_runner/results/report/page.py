@@ -10,15 +10,22 @@ from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
-from edge_runner.results.report import details, overview
-from edge_runner.results.report.figures import Figure, figures
+from edge_runner.results.report import depth, details, overview, stack, timeline
+from edge_runner.results.report.distribution import distribution
+from edge_runner.results.report.figure import Figure
+from edge_runner.results.report.legend import legend
 from edge_runner.results.report.markup import Content, Html, join, script_json, tag
+from edge_runner.results.report.turn_tables import turn_tables
 from edge_runner.results.report.turns import Turns
 from edge_runner.results.report.values import Numbers
 from edge_runner.results.schema import RunRecord, Summary
+
+Section: TypeAlias = tuple[str, str, Html]
+"""An id, a title and the element."""
 
 NO_PLOTLY = (
     "The figures are missing: this report was written without the package plotly. Install it "
@@ -28,22 +35,36 @@ NO_PLOTLY = (
 
 def page(summary: Summary, run: RunRecord, turns: Turns) -> str:
     plotly = plotly_js()
-    drawn = figures(summary, turns)
+    drawn = _figures(summary, turns)
+    sections = list(_sections(summary, run, turns, drawn if plotly else {}))
     body = join(
         (
-            overview.masthead(summary, run),
+            tag("header", overview.masthead(summary, run), _contents(sections)),
             tag("noscript", tag("p", "Figures need scripts; the tables do not.", class_="alert")),
             tag("p", NO_PLOTLY, class_="alert warn") if plotly is None and drawn else None,
-            tag("main", _sections(summary, run, turns, drawn if plotly else {})),
+            tag("main", (section for _, _, section in sections)),
             _footer(run),
         )
     )
     return "".join(_document(summary, body, drawn, plotly))
 
 
+def _figures(summary: Summary, turns: Turns) -> dict[str, Figure]:
+    """The figures there is something to draw for, by id."""
+    candidates = [timeline.ledger(turns)]
+    if summary.latency_ns.n:
+        candidates += [
+            depth.latency(summary, turns),
+            depth.rates(summary, turns),
+            timeline.cache(turns),
+            distribution(summary, turns),
+        ]
+    return {figure.id: figure for figure in candidates if figure is not None}
+
+
 def _sections(
     summary: Summary, run: RunRecord, turns: Turns, drawn: dict[str, Figure]
-) -> Iterator[Html]:
+) -> Iterator[Section]:
     numbers = Numbers(summary)
     yield _section("before", "Before the numbers", overview.before_reading(summary, numbers))
     yield _section("headline", "Headline", overview.headline(summary, numbers))
@@ -87,19 +108,25 @@ def _sections(
                 class_="note",
             ),
         )
-    yield _section("stack", "The stack", details.stack(summary, run, numbers))
-    yield _section("loadgen", "LoadGen", details.loadgen(summary, run))
-    yield _section("standing", "Standing", details.standing(summary))
+    yield _section("stack", "The stack", stack.stack(summary, run, numbers))
+    yield _section("loadgen", "LoadGen", stack.loadgen(summary, run))
+    yield _section("standing", "Standing", stack.standing(summary))
     if turns.total:
-        yield _section("turns", "Turns", details.turn_tables(summary, turns))
+        yield _section("turns", "Turns", turn_tables(summary, turns))
     elif summary.turns.issued:
         missing = "The run's events are not in its folder: figures and turns are left out."
         yield _section("turns", "Turns", tag("p", missing, class_="alert warn"))
 
 
-def _section(id_: str, title: str, *content: Content) -> Html:
+def _section(id_: str, title: str, *content: Content) -> Section:
     heading = tag("h2", title, id=f"{id_}-title")
-    return tag("section", heading, content, id=id_, aria_labelledby=f"{id_}-title")
+    element = tag("section", heading, content, id=id_, aria_labelledby=f"{id_}-title")
+    return id_, title, element
+
+
+def _contents(sections: Iterable[Section]) -> Html:
+    links = (tag("a", title, href=f"#{id_}") for id_, title, _ in sections)
+    return tag("nav", links, aria_label="Contents")
 
 
 def _figure(drawn: dict[str, Figure], id_: str, title: str) -> Html:
@@ -110,6 +137,7 @@ def _figure(drawn: dict[str, Figure], id_: str, title: str) -> Html:
         "figure",
         tag("h3", title),
         tag("figcaption", figure.caption),
+        legend(figure.data),
         tag(
             "div",
             id=f"figure-{id_}",
@@ -141,7 +169,7 @@ def _document(
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     yield tag("meta", http_equiv="Content-Security-Policy", content=_policy(scripts))
     yield '\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    yield '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
+    yield '<meta name="color-scheme" content="light dark">\n'
     yield f"{title}\n<style>\n{_resource('style.css')}</style>\n</head>\n<body>\n{body}\n"
     # The rows are in the tables; here they would only make the page larger.
     bare = msgspec.structs.replace(summary, per_turn=())
@@ -184,5 +212,3 @@ def plotly_js() -> str | None:
         if script.is_file():
             return script.read_text(encoding="utf-8")
     return None
-
-

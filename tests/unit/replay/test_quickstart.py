@@ -15,9 +15,11 @@ from edge_runner.workloads.commands import command_iou
 from edge_runner.workloads.recorder import (
     SessionScript,
     Step,
-    main,
+    record_folder,
     record_session,
+    record_set,
     run_command,
+    save,
 )
 from edge_runner.workloads.replay_data import (
     AssistantRow,
@@ -133,7 +135,7 @@ def test_output_is_bounded_and_decoded_whatever_it_is(tmp_path: Path) -> None:
 def test_the_quickstart_can_be_recorded_again(tmp_path: Path) -> None:
     """Same turns, same commands, same return codes; times and durations may differ."""
     out = tmp_path / "again.jsonl"
-    assert main([str(DATA / "quickstart-script.yaml"), str(out)]) == 0
+    save(out, record_set(DATA / "quickstart-script.yaml"))
     recorded, again = (
         [
             (turn.recorded, [message.content.splitlines()[0] for message in turn.messages])
@@ -145,10 +147,64 @@ def test_the_quickstart_can_be_recorded_again(tmp_path: Path) -> None:
     assert recorded == again
 
 
-def test_a_bad_script_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_script_is_one_line(tmp_path: Path) -> None:
     script = tmp_path / "script.yaml"
     script.write_text("system: x\nfiles: {}\nsessions: 3\n", encoding="utf-8")
-    assert main([str(script), str(tmp_path / "out.jsonl")]) == 4
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1
-    assert str(script) in message
+    with pytest.raises(DataError) as caught:
+        record_set(script)
+    assert "\n" not in str(caught.value)
+    assert str(script) in str(caught.value)
+
+
+@needs_bash
+def test_a_folder_is_recorded_in_a_copy(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "a.txt").write_text("one\n")
+    (project / "link").symlink_to("a.txt")
+    os.mkfifo(project / "pipe")
+    script = SessionScript(
+        "copy", "Change it.", [Step("", "echo two >> link; cat a.txt; ls")], "Ok."
+    )
+    steps: list[str] = []
+    rows = record_folder(project, script, "", on_step=steps.append)
+    assert (project / "a.txt").read_text() == "one\n"
+    assert "one\ntwo\na.txt\nlink\n" in rows[2].tool_results[0].content  # type: ignore[union-attr]
+    assert isinstance(rows[1], AssistantRow)
+    assert rows[1].reasoning_content is None
+    assert [step.split(":")[0] for step in steps] == ["copy 1/1"]
+
+
+@needs_bash
+@pytest.mark.parametrize("where", ["task", "command", "output", "answer"])
+def test_the_recorded_folder_is_named_nowhere(tmp_path: Path, where: str) -> None:
+    (tmp_path / "file").write_text(f"here: {tmp_path}/x\n")
+    texts = {"task": "Go.", "command": "true", "output": "true", "answer": "Gone."}
+    texts[where] = f"ls {tmp_path}"
+    command = "cat file" if where == "output" else texts["command"]
+    script = SessionScript("leak", texts["task"], [Step("", command)], texts["answer"])
+    with pytest.raises(DataError, match=rf"leak.*{where}.*names"):
+        record_folder(tmp_path, script, "")
+
+
+@needs_bash
+def test_only_a_whole_word_names_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "test")
+    record_session(SessionScript("s", "x", [Step("", "echo tests my-test")], "y"), "", tmp_path)
+    with pytest.raises(DataError, match="names 'test'"):
+        record_session(SessionScript("s", "x", [Step("", "echo user@test")], "y"), "", tmp_path)
+
+
+@needs_bash
+def test_saving_adds_or_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    out = tmp_path / "set.jsonl"
+    rows = record_session(SessionScript("one", "x", [], "y"), "", tmp_path)
+    save(out, rows)
+    out.write_bytes(out.read_bytes().rstrip(b"\n"))
+    more = record_session(SessionScript("two", "x", [], "y"), "", tmp_path)
+    assert [one.id for one in save(out, more, append=True).conversations] == ["one", "two"]
+    before = out.read_bytes()
+    with pytest.raises(DataError, match=rf"{out}:5: conversation 'one': starts a second time"):
+        save(out, rows, append=True)
+    assert out.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["set.jsonl"]
