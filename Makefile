@@ -49,7 +49,7 @@ check: $(VENV)/installed $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	cd tests && ../$(BIN)/mypy --config-file ../pyproject.toml --package edge_runner
-	cd tests && ../$(BIN)/lint-imports --config ../pyproject.toml
+	cd tests && ../$(BIN)/lint-imports ../pyproject.toml
 
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix .

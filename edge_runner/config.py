@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -167,8 +168,20 @@ def find_config(text: str) -> Path:
     raise ConfigError(f"{text}: no such configuration file{hint}")
 
 
+_BOOLEAN = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
+
+
 class _Loader(yaml.SafeLoader):
-    """Safe YAML in which a key given twice is an error, since one of the two would be ignored."""
+    """Safe YAML in which a key given twice is an error, since one of the two would be ignored, and
+    in which, as in YAML 1.2, only `true` and `false` are booleans: `on` is a word."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - the base class's own way
+        first: [
+            (tag, _BOOLEAN if tag == "tag:yaml.org,2002:bool" else pattern)
+            for tag, pattern in resolvers
+        ]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
@@ -228,7 +241,7 @@ def _apply(values: dict[str, Any], item: str, cwd: Path) -> None:
     if not separator or not all(parts):
         raise ConfigError(f"--set {item}: must be key=value, such as workload.sessions=1")
     try:
-        value = yaml.safe_load(text)
+        value = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
     except yaml.YAMLError:
         value = text
     target = values

@@ -18,6 +18,8 @@ MINIMUM = (0, 3, 36)
 _DEBUG = 4
 """GGML_LOG_LEVEL_DEBUG: thousands of lines about graphs, which would push out the telling ones."""
 
+_COMPLAINT = re.compile(r"error|fail|unknown|invalid|unable|cannot|does not|require")
+
 _lock = threading.Lock()
 _loaded: Any = None
 _log_callback: Any = None
@@ -77,7 +79,7 @@ def log_text() -> str:
 def last_complaint() -> str:
     """The most telling line of the native log, for an error message; empty if there is none."""
     lines = [line.strip() for line in log_text().splitlines()]
-    telling = [line for line in lines if re.search(r"error|fail|unknown|invalid|unable|cannot|does not|require", line)]
+    telling = [line for line in lines if _COMPLAINT.search(line)]
     return (telling or [""])[0][:300]
 
 

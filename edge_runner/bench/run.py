@@ -33,6 +33,7 @@ from edge_runner.config import RunConfig, load_config
 from edge_runner.errors import CancelledError, RunFailedError
 from edge_runner.results import environment
 from edge_runner.results.events import EventWriter
+from edge_runner.results.report import write_report
 from edge_runner.results.run_folder import RunFolder, utc_now
 from edge_runner.results.schema import EndStatus, Identity, RunRecord, Standing, Summary
 from edge_runner.results.summary import summarize, write_summary
@@ -54,6 +55,7 @@ class RunResult:
 
     folder: RunFolder
     summary: Summary
+    report: Path
     exit_code: int
     error: str | None
 
@@ -210,8 +212,9 @@ class Run:
             folder, record, loadgen=loadgen, cross_check=check, warnings=self._remarks
         )
         write_summary(folder, summary)
+        report = write_report(folder, summary)
         code = exit_code(summary, require_valid=self._require_valid)
-        return RunResult(folder, summary, ended.exit_code or code, error)
+        return RunResult(folder, summary, report, ended.exit_code or code, error)
 
 
 def run(

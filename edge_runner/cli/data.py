@@ -63,7 +63,9 @@ def check(
     from edge_runner.workloads.replay_facts import facts_of
 
     found = Path(file).expanduser()
-    facts = facts_of(read_replay(found if found.exists() else resolve_data(file, offline=True).path))
+    facts = facts_of(
+        read_replay(found if found.exists() else resolve_data(file, offline=True).path)
+    )
     if as_json:
         print_json(asdict(facts))
         return

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from edge_runner.cli import bench, data, doctor, models, run, runs
+from edge_runner.cli import bench, data, doctor, models, report, run, runs
 from edge_runner.errors import EXIT_INTERRUPTED, EdgeRunnerError
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run")(run.run)
+app.command("report")(report.report)
 app.command("doctor")(doctor.doctor)
 app.add_typer(bench.app, name="bench")
 app.add_typer(runs.app, name="runs")

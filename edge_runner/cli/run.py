@@ -70,6 +70,7 @@ def finish(result: RunResult, *, as_json: bool) -> NoReturn:
         from edge_runner.results.table import print_summary
 
         print_summary(result.summary, folder=result.folder.path)
+        typer.echo(f"report     {result.report}")
     if result.error:
         typer.echo(f"error: {result.error}", err=True)
     raise typer.Exit(result.exit_code)

@@ -50,6 +50,12 @@ def test_sets_reach_any_depth_and_are_typed_as_yaml() -> None:
     assert config.scenario.preset == "mlperf"
 
 
+def test_on_is_a_word_and_true_is_a_boolean() -> None:
+    sets = ["device.kind=llama-cpp", "device.flash_attention=on", "device.use_mmap=false"]
+    device = load_config(MINIMAL | {"generator": {"model": "m"}}, sets).device.model_dump()
+    assert (device["flash_attention"], device["use_mmap"]) == ("on", False)
+
+
 def test_a_resolved_configuration_loads_to_the_same() -> None:
     config = load_config(MINIMAL, ["device.script=[{turn: 2, text: hello}]"])
     again = load_config(config.model_dump(mode="json"))

@@ -206,9 +206,9 @@ def test_a_failed_evaluation_leaves_the_sequence_cold_and_usable(
     sequence = engine.open_sequence()
     whole = sequence.generate(GenerationRequest(LONG, max_tokens=9))
     context: Any = engine.worker._context
-    for failure, message in ((lambda *_: 1, "no room in the KV cache"), (lambda *_: -3, "error -3")):
+    for code, message in ((1, "no room in the KV cache"), (-3, "error -3")):
         with monkeypatch.context() as patch:
-            patch.setattr(context, "_decode", failure)
+            patch.setattr(context, "_decode", lambda *_, code=code: code)
             with pytest.raises(EngineError, match=message):
                 sequence.generate(GenerationRequest(LONG, max_tokens=9))
 
@@ -243,9 +243,7 @@ def test_use_after_close(open_engine: OpenEngine) -> None:
     sequence.close()
 
 
-def test_close_in_mid_turn(
-    open_engine: OpenEngine, gate: Any, pool: ThreadPoolExecutor
-) -> None:
+def test_close_in_mid_turn(open_engine: OpenEngine, gate: Any, pool: ThreadPoolExecutor) -> None:
     engine = open_engine(sequences=2)
     first, second = engine.open_sequence(), engine.open_sequence()
     at = gate(engine, 2)
@@ -295,9 +293,7 @@ def test_one_request_at_a_time(
 
 def test_four_threads(open_engine: OpenEngine, pool: ThreadPoolExecutor) -> None:
     engine = open_engine(sequences=4)
-    requests = [
-        GenerationRequest((user(chatter(seed, 40)),), max_tokens=20) for seed in range(4)
-    ]
+    requests = [GenerationRequest((user(chatter(seed, 40)),), max_tokens=20) for seed in range(4)]
     alone = []
     for request in requests:
         sequence = engine.open_sequence()

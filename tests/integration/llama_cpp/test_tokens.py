@@ -14,7 +14,8 @@ from edge_runner.errors import EngineClosedError
 SPECIALS = (EOT, IM_START, TOOL_CALL, TOOL_CALL_END, BOS)
 
 
-FRAGMENTS = (*SPECIALS, "\n", "\n\n", " ", "<|im_", "start|>", "<", "|>", "é", "🚀", "the the", "a cat")
+PLAIN = ("\n", "\n\n", " ", "<|im_", "start|>", "<", "|>", "é", "🚀", "the the", "a cat")
+FRAGMENTS = (*SPECIALS, *PLAIN)
 
 
 def random_text(generator: random.Random) -> str:
