@@ -27,7 +27,7 @@ $(VENV)/base: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --upgrade $$(grep -E '^(pip|setuptools)==' constraints.txt)
 	@echo "installing; llama.cpp is compiled the first time, which takes some minutes"
-	$(INSTALL) --no-build-isolation --config-settings editable_mode=strict --editable '.[all]'
+	$(INSTALL) --config-settings editable_mode=strict --editable '.[all]'
 	@touch $@
 
 $(VENV)/installed: $(VENV)/base $(FOLDERS)
