@@ -9,18 +9,19 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Vision models are not hosted, so their part of llama.cpp need not be compiled.
 export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
 
-PIP := $(BIN)/python -m pip --quiet
+PIP := PYTHONWARNINGS=ignore $(BIN)/python -m pip --quiet
 INSTALL := $(PIP) install --constraint constraints.txt
 PACKAGES := edge_runner agents configs devices rag tui workloads
 # The installed package is a tree of links to single files: a new file means a new tree.
 FOLDERS := $(shell find $(PACKAGES) -type d -not -name __pycache__)
 
-.PHONY: quickstart test check format bench-harness clean help
+.PHONY: quickstart test check format docs bench-harness clean help
 
 help:
 	@echo "make quickstart     install, fetch a model, run the quickstart replay, print the table"
 	@echo "make test           all tests (fetches two small models the first time)"
 	@echo "make check          lint, types, import rules"
+	@echo "make docs           write the pages that are made from code"
 	@echo "make bench-harness  what the harness itself costs per turn"
 
 $(VENV)/base: constraints.txt pyproject.toml
@@ -54,6 +55,9 @@ check: $(VENV)/installed $(VENV)/dev
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/installed
+	$(BIN)/python docs/generate.py
 
 bench-harness: $(VENV)/installed
 	$(BIN)/python tests/benchmarks/harness.py

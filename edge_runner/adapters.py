@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.fields import FieldInfo
 
 from edge_runner.assets import DataRef, ModelRef
 from edge_runner.engines import Generator
@@ -51,6 +52,11 @@ def _resolve(value: object) -> object:
 
 PathOrName = Annotated[str, BeforeValidator(_resolve)]
 """A catalog name, or a path: relative to the YAML file, or to the working directory in `--set`."""
+
+
+def is_path_or_name(field: FieldInfo) -> bool:
+    """Is a section's field a PathOrName?"""
+    return any(getattr(item, "func", None) is _resolve for item in field.metadata)
 
 
 class Section(BaseModel):
