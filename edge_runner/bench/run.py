@@ -30,7 +30,7 @@ from edge_runner.bench.worker import NATIVE_LOG
 from edge_runner.catalog.progress import OnProgress, Report
 from edge_runner.catalog.resolve import resolve_data, resolve_model
 from edge_runner.config import RunConfig, load_config
-from edge_runner.errors import CancelledError, RunFailedError
+from edge_runner.errors import CancelledError, EdgeRunnerError, RunFailedError
 from edge_runner.results import environment
 from edge_runner.results.events import EventWriter
 from edge_runner.results.report import write_report
@@ -85,6 +85,7 @@ class Run:
         self._on_event = on_event
         self._worker: _WorkerProcess | None = None
         self._stopped = threading.Event()
+        self._underway = False
         self._latencies = Latencies()
         self._remarks: tuple[str, ...] = ()
 
@@ -121,22 +122,25 @@ class Run:
             ),
             environment=environment.capture(),
         )
+        self._underway = True
         folder = RunFolder.create(self._out, record)
-        ended = self._supervise(folder, data, model)
+        try:
+            ended = self._supervise(folder, data, model)
+        except EdgeRunnerError as error:  # found here, not in the worker: a full disk, say
+            ended = protocol.Ended("failed", str(error), error.exit_code)
         return self._conclude(folder, ended)
 
     def stop(self) -> bool:
         """Ask the run to stop: it ends as `aborted` and keeps what was measured. A second call
-        does not wait for the turn in flight. False: nothing is being measured yet."""
+        does not wait for the turn in flight. False: nothing has begun that would have to end."""
         again = self._stopped.is_set()
         self._stopped.set()
-        if (worker := self._worker) is None:
-            return False
-        if again:
-            worker.kill()
-        else:
-            worker.stop()
-        return True
+        if (worker := self._worker) is not None:
+            if again:
+                worker.kill()
+            else:
+                worker.stop()
+        return self._underway
 
     def _supervise(
         self, folder: RunFolder, data: DataRef, model: ModelRef | None
@@ -278,7 +282,9 @@ class _WorkerProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:  # nobody listens any more
+            self.kill()
         self._wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
