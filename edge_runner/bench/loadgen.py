@@ -111,8 +111,8 @@ class Bridge:
         settings.scenario = getattr(lg.TestScenario, wanted.scenario)
         settings.mode = getattr(lg.TestMode, wanted.mode)
         for name, value in {
-            "min_query_count": wanted.queries,
-            "max_query_count": wanted.queries,
+            "min_query_count": wanted.samples,
+            "max_query_count": wanted.max_queries,
             "min_duration_ms": wanted.min_duration_ms,
         }.items():
             if (effective := getattr(settings, name)) != value:
@@ -142,7 +142,7 @@ class Bridge:
         self._complete([self._response(sample.id, address, size)])
         self._issued += 1
         self._on_turn(replace(turn, query_ns=outcome.completed_ns - issued_ns))
-        if self._issued < self._settings.queries:
+        if self._issued != self._settings.max_queries:
             self._make_ready()
 
     def _make_ready(self) -> None:

@@ -300,7 +300,7 @@ class _WorkerProcess:
 
     def _write(self, message: protocol.FromParent) -> None:
         assert self._process.stdin is not None  # noqa: S101 - opened as a pipe
-        with contextlib.suppress(OSError):  # it is gone; the end of its output says so
+        with contextlib.suppress(OSError, ValueError):  # it is gone, or ended and closed
             self._process.stdin.write(protocol.encode(message) + b"\n")
             self._process.stdin.flush()
 

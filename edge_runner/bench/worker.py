@@ -38,10 +38,9 @@ NATIVE_LOG = "worker.log"
 LOADGEN_LIMIT_S = 120.0
 WATCH_INTERVAL_S = 0.25
 
-# A reply is at least this long when the passes of a long run are estimated; too few tokens here
-# make a run longer than it must be, too many make it INVALID.
-LEAST_REPLY_TOKENS = 8
-CHARACTERS_PER_TOKEN = 4
+# For the least time a pass can take: an empty reply is one token long.
+LEAST_REPLY_TOKENS = 1
+CHARACTERS_PER_TOKEN = 5
 
 
 def main() -> int:
@@ -187,8 +186,8 @@ class Worker:
     ) -> None:
         pool = self._pool = SessionPool(source, engine)
         samples = pool.turns if config.scenario.unit == "turn" else pool.sessions
-        settings = decide(config, samples, _least_pass_ns(source, warm))
-        self._turns = pool.turns * settings.passes
+        settings = decide(config, samples, _least_pass_ns(source, warm) // samples)
+        self._turns = pool.turns
         folder = self._folder / LOADGEN_FOLDER
         folder.mkdir(exist_ok=True)
         os.chdir(folder)

@@ -42,12 +42,10 @@ class RunView(Bars):
 
 def _settings_line(message: protocol.Settings) -> str:
     settings = message.loadgen
-    passes = f" ({settings['passes']} passes)" if settings["passes"] > 1 else ""
-    least = settings["min_duration_ms"] / 1000
-    return (
-        f"LoadGen: {settings['scenario']}, {settings['mode']}, "
-        f"{settings['queries']} queries{passes}, at least {least:g} s"
-    )
+    line = f"LoadGen: {settings['scenario']}, {settings['mode']}, {settings['samples']} queries"
+    if not settings["max_queries"]:
+        line += f", then again from the first until {settings['min_duration_ms'] / 1000:g} s"
+    return line
 
 
 @contextmanager

@@ -70,7 +70,7 @@ def test_the_run_folder_holds_everything(config_file: Any) -> None:
     record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     assert record["status"] == "completed"
     assert record["config"]["workload"]["turn_timeout_s"] == 600
-    assert record["settings"]["queries"] == 2
+    assert record["settings"]["samples"] == 2
     assert record["data"]["sha256"]
     assert json.loads((folder / "summary.json").read_text(encoding="utf-8")) == summary
     assert "Result is" in (folder / "loadgen/mlperf_log_summary.txt").read_text(encoding="utf-8")
