@@ -15,7 +15,7 @@ PACKAGES := edge_runner agents configs devices rag tui workloads
 # The installed package is a tree of links to single files: a new file means a new tree.
 FOLDERS := $(shell find $(PACKAGES) -type d -not -name __pycache__)
 
-.PHONY: quickstart test check format docs bench-harness clean help
+.PHONY: quickstart test check format docs bench-harness bench-summary clean help
 
 help:
 	@echo "make quickstart     install, fetch a model, run the quickstart replay, print the table"
@@ -23,6 +23,7 @@ help:
 	@echo "make check          lint, types, import rules"
 	@echo "make docs           write the pages that are made from code"
 	@echo "make bench-harness  what the harness itself costs per turn"
+	@echo "make bench-summary  time and memory of the summary of 100,000 turns"
 
 $(VENV)/base: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -61,6 +62,9 @@ docs: $(VENV)/installed
 
 bench-harness: $(VENV)/installed
 	$(BIN)/python tests/benchmarks/harness.py
+
+bench-summary: $(VENV)/installed
+	PYTHONPATH=tests $(BIN)/python tests/benchmarks/summary.py
 
 clean:
 	rm -rf $(VENV) build

@@ -38,6 +38,10 @@ A run is one YAML file. Unknown keys are errors. Paths in a file are relative to
 `--set` they are relative to the working directory. A name without a separator and without a file's
 ending is a name of the catalog. `--set key=value` changes one key; the value is read as YAML.
 
+```console
+$ edge-runner run agentic-quickstart --set device.kind=scripted --set generation.max_tokens=8
+```
+
 Shipped configurations, which you can run by name: {shipped}.
 """
 
