@@ -198,5 +198,5 @@ def _flash_attention(section: LlamaCppSection, log: str) -> str:
     """What `auto` came to, as the library's log tells it."""
     if section.flash_attention != "auto":
         return section.flash_attention
-    found: Any = re.search(r"Flash Attention was auto, set to (\w+)", log)
+    found: Any = re.search(r"Flash Attention .*\b(enabled|disabled)", log)
     return {"enabled": "on", "disabled": "off"}.get(found[1], "auto") if found else "auto"

@@ -58,8 +58,12 @@ def nearest_rank(ordered: Sequence[int], p: float) -> int:
     0.9 of 10 samples is exactly 9. The median of an even count is thus the lower of the two.
     LoadGen's summary shows ordered[floor(p n)] instead: one rank higher where p n is whole.
     """
-    share = Fraction(p).limit_denominator(1000)
-    return ordered[math.ceil(share * len(ordered)) - 1]
+    return ordered[rank(len(ordered), p) - 1]
+
+
+def rank(n: int, p: float) -> int:
+    """The nearest rank (1-based) of percentile `p` of `n` samples, as in `nearest_rank`."""
+    return math.ceil(Fraction(p).limit_denominator(1000) * n)
 
 
 def percentile(ordered: Sequence[int], p: float) -> int | None:

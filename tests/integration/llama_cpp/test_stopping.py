@@ -319,8 +319,8 @@ def test_close_races_with_requests(open_engine: OpenEngine, pool: ThreadPoolExec
         engine = open_engine(sequences=4)
 
         def until_closed(engine: LlamaCppGenerator = engine) -> bool:
-            sequence = engine.open_sequence()
             try:
+                sequence = engine.open_sequence()
                 while True:
                     sequence.generate(GenerationRequest(LONG, max_tokens=3))
                     sequence.reset()
