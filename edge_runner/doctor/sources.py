@@ -54,10 +54,12 @@ def index(machine: Machine) -> Iterator[Check]:
         return
     settings = _pip_settings(ended.stdout)
     without_index = settings.get("no-index", ["false"])[-1].lower() in {"1", "true", "yes", "on"}
-    indexes = settings.get("index-url", ["https://pypi.org"]) + settings.get("extra-index-url", [])
-    places = [*({} if without_index else indexes), *settings.get("find-links", [])]
+    indexes = [*map(_place, settings.get("index-url", []))] or ["its default index"]
+    indexes += map(_place, settings.get("extra-index-url", []))
+    links = map(_place, settings.get("find-links", []))
+    places = [*([] if without_index else indexes), *links]
     if places:
-        shown = ", ".join(dict.fromkeys(map(_place, places)))
+        shown = ", ".join(dict.fromkeys(places))
         yield ok("package index", f"pip looks at {shown} (not tried)")
     else:
         yield note(

@@ -44,7 +44,7 @@ def pip(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_pip_as_it_comes(machine: Any, lines: Any, pip: Any) -> None:
     pip("")
     check = lines(sources.index(machine()))["package index"]
-    assert check.value == "pip looks at https://pypi.org (not tried)"
+    assert check.value == "pip looks at its default index (not tried)"
 
 
 def test_passwords_in_addresses_are_not_shown(machine: Any, lines: Any, pip: Any) -> None:
