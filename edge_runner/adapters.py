@@ -39,7 +39,10 @@ class BasedStr(str):
 
 
 def looks_like_path(text: str) -> bool:
-    """A name never has a separator or a file's ending; a path has one of them."""
+    """A name never has a separator or a file's ending; a path has one of them. `ollama:NAME` is a
+    name whatever it holds."""
+    if text.startswith("ollama:"):
+        return False
     return "/" in text or "\\" in text or Path(text).suffix in {".gguf", ".jsonl", ".yaml", ".onnx"}
 
 

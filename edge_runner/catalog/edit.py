@@ -80,11 +80,9 @@ def _edit(body: str, kind: Kind, name: str, fields: Mapping[str, Any]) -> str:
         return body + _lines(kind, {name: fields}, root.start_mark.column)
     if not section.value:  # nothing, or {}
         start, end = section.start_mark, section.end_mark
-        line = lines[start.line]
-        rest = line[end.column :] if end.line == start.line else "\n"
-        kept = line[: start.column].rstrip() + ("  " + rest.lstrip() if rest.strip() else "\n")
+        kept = (lines[start.line][: start.column] + lines[end.line][end.column :]).rstrip()
         inner = _lines(name, fields, key.start_mark.column + 2)
-        return "".join((*lines[: start.line], kept, inner, *lines[end.line + 1 :]))
+        return "".join((*lines[: start.line], f"{kept}\n", inner, *lines[end.line + 1 :]))
     if section.flow_style:
         raise _StrangeError
     at = _end_line(section)

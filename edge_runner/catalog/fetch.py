@@ -182,14 +182,19 @@ def _fetch(entry: Entry, job: Fetch) -> Located:
 
 
 def _failure(entry: Entry, job: Fetch, answers: list[str]) -> str:
+    failed = f"{entry.name} came from none of its sources: {'; '.join(answers)}"
+    if all(isinstance(source, PathSource) for source in entry.sources):
+        return (
+            f"{failed}; put the file back, or correct the entry in {entry.origin or 'the catalog'}"
+        )
     if job.offline:
         return (
             f"{entry.name} is not in the cache, and nothing is fetched offline: run "
             f"`edge-runner {entry.kind} pull {entry.name}` when online, or give the path of a file"
         )
     return (
-        f"{entry.name} came from none of its sources: {'; '.join(answers)}; try again later (what "
-        "was fetched is kept), or give the path of a file instead of the name"
+        f"{failed}; try again later (what was fetched is kept), or give the path of a file instead "
+        "of the name"
     )
 
 
@@ -250,10 +255,12 @@ def _local(
     for spec, path in zip(entry.files, paths, strict=True):
         try:
             actual = cache.sha256_of(path, on_progress=on_progress)
+        except FileNotFoundError:
+            return f"{spec.name} is not there"
         except OSError as error:
-            return f"{path}: {error.strerror or error}"
+            return f"{spec.name} cannot be read: {error.strerror or error}"
         if spec.sha256 not in {None, actual}:
-            return f"{path} has the wrong SHA-256 (expected {spec.sha256}, got {actual})"
+            return f"{spec.name} has the wrong SHA-256 (expected {spec.sha256}, got {actual})"
         hashes.append((spec.name, actual))
     return Located(paths[0].parent if entry.folder else paths[0], _hash_of(hashes), source.label)
 

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -142,7 +143,8 @@ class _ExhaustedError(Exception):
 
 @dataclass
 class _Search:
-    """What was seen so far, and how much may still be looked at."""
+    """What was seen so far, and how much may still be looked at. `files` gives a file's place
+    among `models`."""
 
     deadline: float
     budget_s: float
@@ -150,7 +152,7 @@ class _Search:
     searched: list[Path] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     entries: int = 0
-    files: set[tuple[int, int]] = field(default_factory=set)
+    files: dict[tuple[int, int], int] = field(default_factory=dict)
     folders: set[tuple[int, int]] = field(default_factory=set)
 
     def look(
@@ -228,26 +230,31 @@ class _Search:
         return True
 
     def _add(self, name: str, place: Place, model: str, path: Path) -> None:
+        """One model for one file, under the first of its names that it can be used by: a shard
+        only works by its own."""
         self._spend()
-        size = 0
-        try:
+        size, key = 0, None
+        with suppress(OSError):  # the inspection says what is wrong with it
             stat = path.stat()
-        except OSError:
-            pass  # the inspection says what is wrong with it
-        else:
-            key = (stat.st_dev, stat.st_ino)
-            if key in self.files:
-                return
-            self.files.add(key)
-            size = stat.st_size
+            size, key = stat.st_size, (stat.st_dev, stat.st_ino)
+        seen = self.files.get(key) if key else None
+        if seen is not None and self.models[seen].usable:
+            return
         info, problem = None, None
         try:
             info = inspect(path)
             require_generator(info)
         except ModelFileError as error:
             problem = str(error).removeprefix(f"{path} ").removeprefix("is ")
-        bytes_ = info.file_bytes if info else size
-        self.models.append(LocalModel(name, place, model, path, bytes_, info, problem))
+        found = LocalModel(
+            name, place, model, path, info.file_bytes if info else size, info, problem
+        )
+        if seen is None:
+            if key is not None:
+                self.files[key] = len(self.models)
+            self.models.append(found)
+        elif found.usable:
+            self.models[seen] = found
 
     def _spend(self) -> None:
         self.entries += 1

@@ -82,8 +82,7 @@ def _hints(found: LocalModels) -> list[str]:
         looked = ", ".join(map(str, found.searched)) or "no folder of Ollama, LM Studio, the hub"
         hints.append(f"no model found in: {looked}; name a folder to look in it")
     if usable:
-        use = f"--set generator.model={_typed(usable[0])}"
-        hints.append(f"use one:  edge-runner run agentic-quickstart {use}")
+        hints.append(f"use one:  edge-runner bench agentic --model {_typed(usable[0])}")
     if foreign:
         hints.append(f"name one: edge-runner models add NAME {_typed(foreign[0])}")
     return hints

@@ -36,6 +36,11 @@ def test_mlperf_goes_on_until_600_seconds(config: Any, latency_ns: int) -> None:
     assert min(600 * SECOND_NS / latency_ns, 600_000) <= prepared <= 1_200_000
 
 
+def test_no_measured_speed_enters_the_settings_of_a_quick_run(config: Any) -> None:
+    slow, fast = (decide(config(), samples=9, least_latency_ns=ns) for ns in (SECOND_NS, 1))
+    assert slow == fast
+
+
 def test_accuracy_mode_is_one_pass_under_mlperf_too(config: Any) -> None:
     settings = decide(
         config(scenario={"preset": "mlperf"}, mode="accuracy"), samples=70, least_latency_ns=1
