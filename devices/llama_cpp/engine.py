@@ -104,7 +104,7 @@ class LlamaCppGenerator:
             kv_precision=section.kv_type,
             threads=threads,
             load_ns=monotonic_ns() - started_ns,
-            warnings=tuple(_warnings(section, loaded, context, tools)),
+            warnings=tuple(_warnings(section, loaded, context)),
             details={
                 **loaded.facts(),
                 "context_tokens": context.context_tokens,
@@ -179,12 +179,10 @@ class LlamaCppGenerator:
 
 
 def _warnings(
-    section: LlamaCppSection, loaded: LoadedModel, context: NativeContext, tools: bool
+    section: LlamaCppSection, loaded: LoadedModel, context: NativeContext
 ) -> Iterator[str]:
     if loaded.chat_template is None:
         yield "the model has no chat template: ChatML is used"
-    if not tools:
-        yield "the chat template takes no tools: the model is not shown any"
     if context.context_tokens > loaded.trained_context > 0:
         yield (
             f"the context of {context.context_tokens} tokens is longer than the "

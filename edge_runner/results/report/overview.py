@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from edge_runner.results.report.elements import facts, scroller
 from edge_runner.results.report.markup import Html, join, tag, text
 from edge_runner.results.report.values import Numbers, count, rate, score, share
-from edge_runner.results.schema import RunRecord, Summary
+from edge_runner.results.schema import RunRecord, Slo, Summary
 from edge_runner.results.table import NOT_VERIFIED, TOO_FEW
 from edge_runner.results.verdict import unissued
 
@@ -77,19 +77,23 @@ def before_reading(summary: Summary, numbers: Numbers) -> Html:
 
 def headline(summary: Summary, numbers: Numbers) -> Html:
     tiles = [
-        _tile("Latency", "issue to the last token", numbers, "latency_ns"),
-        _tile("TTFT", "issue to the first token", numbers, "ttft_ns"),
-        _tile("TPOT", "between output tokens", numbers, "tpot_ns"),
+        _tile("Latency", "issue to the last token", summary, numbers, "latency_ns"),
+        _tile("TTFT", "issue to the first token", summary, numbers, "ttft_ns"),
+        _tile("TPOT", "between output tokens", summary, numbers, "tpot_ns"),
         _throughput(numbers),
     ]
-    scores = (
+    more = [
         (f"{name}, {_about_score(name)}", numbers.show("scores", name, as_=score))
         for name in summary.scores
-    )
+    ]
+    if summary.slo.attainment is not None:
+        attained = numbers.show("slo", "attainment", as_=share)
+        more.append((f"of turns within {_limits(summary.slo)}", attained))
     return join(
         (
             tag("div", tiles, class_="tiles"),
-            facts(*scores) if summary.scores else None,
+            tag("p", summary.confidence.note, class_="note") if summary.confidence.note else None,
+            facts(*more) if more else None,
             _series_table(summary, numbers),
         )
     )
@@ -202,8 +206,11 @@ def _warnings(summary: Summary) -> Html:
     )
 
 
-def _tile(name: str, what: str, numbers: Numbers, series: str) -> Html:
+def _tile(name: str, what: str, summary: Summary, numbers: Numbers, series: str) -> Html:
     estimate = numbers.statistic(series, "early_stopping", "p90")
+    ends = [numbers.show("confidence", series, "median", end) for end in ("low", "high")]
+    known = getattr(summary.confidence, series).median is not None
+    interval = join((ends[0], " to ", ends[1])) if known else tag("span", TOO_FEW, class_="missing")
     return tag(
         "div",
         tag("h3", name),
@@ -213,6 +220,7 @@ def _tile(name: str, what: str, numbers: Numbers, series: str) -> Html:
             "dl",
             *_pair("p90", numbers.statistic(series, "p90")),
             *_pair("p90, early stopping", estimate),
+            *_pair(f"median, {summary.confidence.level:.0%} interval", interval),
             *_pair("turns", numbers.show(series, "n", as_=count)),
         ),
         class_="tile",
@@ -268,6 +276,11 @@ def _series_table(summary: Summary, numbers: Numbers) -> Html:
             class_="note",
         ),
     )
+
+
+def _limits(slo: Slo) -> str:
+    limits = (("TTFT", slo.ttft_ms), ("TPOT", slo.tpot_ms))
+    return " and ".join(f"{name} {limit:g} ms" for name, limit in limits if limit is not None)
 
 
 def _about_score(name: str) -> str:

@@ -11,6 +11,7 @@ from edge_runner.results.schema import Identity, RunRecord, Summary
 from edge_runner.results.table import NOT_VERIFIED, duration
 
 NOT_RECORDED = "not recorded"
+ENVIRONMENT_BYTES = ("total", "available", "limit")
 
 
 def stack(summary: Summary, run: RunRecord, numbers: Numbers) -> Html:
@@ -18,7 +19,6 @@ def stack(summary: Summary, run: RunRecord, numbers: Numbers) -> Html:
     capabilities = engine.get("capabilities") or {}
     details = engine.get("details") or {}
     context = capabilities.get("context_tokens") or details.get("context_tokens")
-    shown = {"context tokens"} if context else set()
     load_ns = engine.get("load_ns")
     warnings = engine.get("warnings") or ()
     return join(
@@ -33,7 +33,6 @@ def stack(summary: Summary, run: RunRecord, numbers: Numbers) -> Html:
                     ("threads", engine.get("threads")),
                     ("effective context, tokens", f"{context:,}" if context else None),
                     ("loaded in", duration(load_ns) if load_ns else None),
-                    *((key, value) for key, value in _flat(details) if key not in shown),
                 ),
                 _sheet(
                     "Model",
@@ -59,11 +58,8 @@ def stack(summary: Summary, run: RunRecord, numbers: Numbers) -> Html:
                 class_="sheets",
             ),
             (tag("p", tag("strong", "Engine. "), line, class_="alert warn") for line in warnings),
-            tag(
-                "details",
-                tag("summary", "Environment"),
-                _sheet(None, *_flat(summary.environment)),
-            ),
+            _fold("Engine details", details),
+            _fold("Environment", summary.environment),
         )
     )
 
@@ -79,8 +75,7 @@ def loadgen(summary: Summary, run: RunRecord) -> Html:
         lines.append(tag("p", "LoadGen's clock was not compared with ours.", class_="note"))
     sheets = []
     if report is not None and report.metrics:
-        metrics = ((_worded(key), _metric(key, value)) for key, value in report.metrics.items())
-        sheets.append(_sheet("LoadGen's own figures", *metrics))
+        sheets.append(_sheet("LoadGen's own figures", *_flat(report.metrics)))
     if run.settings:
         sheets.append(_sheet("Effective settings", *_flat(run.settings)))
     return join((lines, tag("div", sheets, class_="sheets") if sheets else None))
@@ -101,6 +96,12 @@ def standing(summary: Summary) -> Html:
             tag("ul", (tag("li", deviation) for deviation in stands.deviations)),
         )
     )  # fmt: skip
+
+
+def _fold(title: str, mapping: Mapping[str, Any]) -> Html | None:
+    if not mapping:
+        return None
+    return tag("details", tag("summary", title), _sheet(None, *_flat(mapping)))
 
 
 def _sheet(title: str | None, *pairs: tuple[str, object]) -> Html:
@@ -135,20 +136,21 @@ def _flat(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, o
             yield from _flat(value, f"{name}: ")
         elif isinstance(value, bool):
             yield name, "yes" if value else "no"
-        elif isinstance(value, int) and str(key) in ("total", "available", "limit"):
-            yield name, f"{value / 2**30:.1f} GiB"
-        elif isinstance(value, int) and str(key).endswith("_ns"):
-            yield name.removesuffix(" ns"), duration(value)
-        elif isinstance(value, (list, tuple)):
+        elif isinstance(value, int | float):
+            yield name, _quantity(str(key), value)
+        elif isinstance(value, list | tuple):
             yield name, ", ".join(map(str, value)) or "none"
         else:
             yield name, value
 
 
-def _metric(key: str, value: object) -> object:
-    if key.endswith("_ns") and isinstance(value, int):
-        return duration(value)
-    return value
+def _quantity(key: str, value: float) -> str:
+    """A number in the unit its name gives it."""
+    if key.endswith("_ns"):
+        return duration(round(value))
+    if key.endswith("_bytes") or key in ENVIRONMENT_BYTES:
+        return f"{value / 2**30:.2f} GiB" if value >= 2**30 else f"{value / 2**20:.1f} MiB"
+    return f"{value:,}"
 
 
 def _worded(key: str) -> str:

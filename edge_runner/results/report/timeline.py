@@ -13,6 +13,8 @@ from edge_runner.results.table import duration
 from edge_runner.trace import PARTS
 
 HATCHED_BARS = 120
+LEAST_PLACES = 11
+"""Room on the axis, so that the bars of a very short run do not fill it."""
 HATCH = {"shape": "/", "size": 6, "solidity": 0.2, "fillmode": "overlay", "fgcolor": "--paper"}
 MARKS = {"failed": "x", "aborted": "square-open", "empty": "circle-open"}
 
@@ -201,7 +203,7 @@ def _session_axis(bars: Sequence[Bar], places: Sequence[int], turns: Turns) -> d
         "title": {"text": "session, numbered as under Turns"},
         "tickvals": [place for place, _ in ticks],
         "ticktext": [str(number) for _, number in ticks],
-        "range": [-1, places[-1] + 1],
+        "range": [-1, max(places[-1] + 1, LEAST_PLACES)],
         "showgrid": False,
     }
 
