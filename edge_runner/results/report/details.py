@@ -7,6 +7,10 @@ from edge_runner.results.report.markup import Html, join, tag
 from edge_runner.results.report.turns import Turns
 from edge_runner.results.report.values import Numbers, count, rate, ratio, share
 from edge_runner.results.schema import Summary
+from edge_runner.results.table import duration
+
+POSITIONS_SHOWN = 100
+POSITION_COLUMNS = ("Turn", "Turns there", "Prompt p50", "Latency p50", "TTFT p50")
 
 
 def ledger_totals(summary: Summary, numbers: Numbers) -> Html:
@@ -66,6 +70,34 @@ def depth_table(summary: Summary, numbers: Numbers) -> Html:
         "TPOT p90", "Prefill tok/s", "Decode tok/s",
     )  # fmt: skip
     return scroller("Results by context depth", heads, rows) if rows else Html("")
+
+
+def position_table(summary: Summary) -> Html:
+    rows = [
+        tag(
+            "tr",
+            tag("th", row.turn, scope="row"),
+            (
+                tag("td", shown, class_="n")
+                for shown in (
+                    count(row.n),
+                    count(row.prompt_median_tokens),
+                    duration(row.latency_median_ns),
+                    duration(row.ttft_median_ns),
+                )
+            ),
+        )
+        for row in summary.by_position[:POSITIONS_SHOWN]
+    ]
+    if not rows:
+        return Html("")
+    more = len(summary.by_position) - len(rows)
+    return tag(
+        "details",
+        tag("summary", "By place in the session"),
+        scroller("Medians by place in the session", POSITION_COLUMNS, rows),
+        tag("p", f"and {more:,} later places, in summary.json", class_="note") if more else None,
+    )
 
 
 def cache_facts(numbers: Numbers) -> Html:

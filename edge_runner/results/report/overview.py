@@ -208,9 +208,11 @@ def _warnings(summary: Summary) -> Html:
 
 def _tile(name: str, what: str, summary: Summary, numbers: Numbers, series: str) -> Html:
     estimate = numbers.statistic(series, "early_stopping", "p90")
-    ends = [numbers.show("confidence", series, "median", end) for end in ("low", "high")]
-    known = getattr(summary.confidence, series).median is not None
-    interval = join((ends[0], " to ", ends[1])) if known else tag("span", TOO_FEW, class_="missing")
+    low, high = (numbers.show("confidence", series, "median", end) for end in ("low", "high"))
+    if getattr(summary.confidence, series).median is not None:
+        interval = join((low, " to ", high))
+    else:
+        interval = tag("span", TOO_FEW if numbers.at(series, "n") else "-", class_="missing")
     return tag(
         "div",
         tag("h3", name),

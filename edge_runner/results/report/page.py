@@ -82,6 +82,7 @@ def _sections(
             _figure(drawn, "depth", "Latency and TTFT over depth"),
             _figure(drawn, "rates", "Token rates over depth"),
             details.depth_table(summary, numbers),
+            details.position_table(summary),
         )
         yield _section(
             "prefix-cache",
