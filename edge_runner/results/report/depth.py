@@ -8,7 +8,7 @@ from typing import Any
 from edge_runner.results.events import TurnEvent
 from edge_runner.results.report.axes import time_axis
 from edge_runner.results.report.figure import Figure, Trace
-from edge_runner.results.report.markup import text
+from edge_runner.results.report.markup import label
 from edge_runner.results.report.turns import Turns, measured
 from edge_runner.results.schema import DepthSummary, Summary
 from edge_runner.results.table import duration
@@ -138,7 +138,7 @@ def _marks(
         "type": "scatter", "mode": "markers", "name": name,
         "x": [turn.tokens.prompt for turn in turns], "y": list(values),
         "hovertext": [
-            f"<b>{text(turn.session)}</b>, turn {turn.turn}<br>{line}<br>"
+            f"<b>{label(turn.session)}</b>, turn {turn.turn}<br>{line}<br>"
             f"{turn.tokens.prompt:,} prompt, {turn.tokens.evaluated:,} evaluated, "
             f"{turn.tokens.output:,} output"
             for turn, line in zip(turns, shown, strict=True)

@@ -2,7 +2,7 @@
 
 Built as dictionaries: importing Plotly's Python side would cost more time than the whole report.
 Colours are names of CSS variables (`--prefill`), which the page resolves for a light or a dark
-screen. Foreign text goes through `markup.text`: Plotly reads a little HTML in labels.
+screen. Foreign text goes through `markup.label`: Plotly reads a little HTML in labels.
 """
 
 from __future__ import annotations

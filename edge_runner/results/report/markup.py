@@ -22,6 +22,8 @@ class Html(str):
 
 Content: TypeAlias = "str | int | Iterable[Content] | None"
 
+LABEL_LIMIT = 40
+
 _VOID = frozenset({"br", "col", "hr", "meta"})
 
 
@@ -29,6 +31,15 @@ def text(value: object) -> Html:
     """`value` as text: escaped, with control and bidirectional characters made visible."""
     plain = str(value)
     return Html(escape(plain if plain.isprintable() else visible(plain)))
+
+
+def label(value: object) -> str:
+    """`value` as text for Plotly's labels, which know a few tags and no entity of a quote. Long
+    ones lose their middle: a label does not wrap."""
+    shown = str(value)
+    if len(shown) > LABEL_LIMIT:
+        shown = f"{shown[: LABEL_LIMIT // 2]}…{shown[1 - LABEL_LIMIT // 2 :]}"
+    return text(shown).replace("&quot;", '"').replace("&#x27;", "'")
 
 
 def tag(name: str, *content: Content, **attributes: object) -> Html:

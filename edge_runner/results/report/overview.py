@@ -77,9 +77,9 @@ def before_reading(summary: Summary, numbers: Numbers) -> Html:
 
 def headline(summary: Summary, numbers: Numbers) -> Html:
     tiles = [
-        _tile("Latency", "issue to the last token", summary, numbers, "latency_ns"),
-        _tile("TTFT", "issue to the first token", summary, numbers, "ttft_ns"),
-        _tile("TPOT", "between output tokens", summary, numbers, "tpot_ns"),
+        _tile("Latency", "to the last token", summary, numbers, "latency_ns"),
+        _tile("TTFT", "to the first token", summary, numbers, "ttft_ns"),
+        _tile("TPOT", "an output token", summary, numbers, "tpot_ns"),
         _throughput(numbers),
     ]
     more = [
@@ -92,7 +92,7 @@ def headline(summary: Summary, numbers: Numbers) -> Html:
     return join(
         (
             tag("div", tiles, class_="tiles"),
-            tag("p", summary.confidence.note, class_="note") if summary.confidence.note else None,
+            _no_intervals(summary.confidence.note),
             facts(*more) if more else None,
             _series_table(summary, numbers),
         )
@@ -208,21 +208,21 @@ def _warnings(summary: Summary) -> Html:
 
 def _tile(name: str, what: str, summary: Summary, numbers: Numbers, series: str) -> Html:
     estimate = numbers.statistic(series, "early_stopping", "p90")
-    low, high = (numbers.show("confidence", series, "median", end) for end in ("low", "high"))
+    interval: Html | None = None
     if getattr(summary.confidence, series).median is not None:
-        interval = join((low, " to ", high))
-    else:
-        interval = tag("span", TOO_FEW if numbers.at(series, "n") else "-", class_="missing")
+        low, high = (numbers.show("confidence", series, "median", end) for end in ("low", "high"))
+        level = f" ({summary.confidence.level:.0%})"
+        interval = tag("p", low, " to ", high, level, class_="note")
     return tag(
         "div",
         tag("h3", name),
         tag("p", numbers.statistic(series, "median"), class_="big"),
         tag("p", "median, ", what, class_="note"),
+        interval,
         tag(
             "dl",
             *_pair("p90", numbers.statistic(series, "p90")),
             *_pair("p90, early stopping", estimate),
-            *_pair(f"median, {summary.confidence.level:.0%} interval", interval),
             *_pair("turns", numbers.show(series, "n", as_=count)),
         ),
         class_="tile",
@@ -278,6 +278,10 @@ def _series_table(summary: Summary, numbers: Numbers) -> Html:
             class_="note",
         ),
     )
+
+
+def _no_intervals(note: str | None) -> Html | None:
+    return tag("p", f"No confidence intervals: {note}.", class_="note") if note else None
 
 
 def _limits(slo: Slo) -> str:

@@ -36,7 +36,7 @@ function layout(own, small) {
     showlegend: false,
     hoverlabel: {
       align: "left", namelength: -1, bgcolor: "--card", bordercolor: "--line",
-      font: { color: "--ink", size: small ? 11 : 12.5 },
+      font: { family: "system-ui, sans-serif", color: "--ink", size: small ? 11 : 12.5 },
     },
     dragmode: touch.matches ? false : "zoom",
     ...own,

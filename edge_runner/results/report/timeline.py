@@ -7,7 +7,7 @@ from typing import Any
 
 from edge_runner.results.report.axes import time_axis
 from edge_runner.results.report.figure import Figure, Trace
-from edge_runner.results.report.markup import text
+from edge_runner.results.report.markup import label
 from edge_runner.results.report.turns import Bar, Group, Turns
 from edge_runner.results.table import duration
 from edge_runner.trace import PARTS
@@ -152,14 +152,14 @@ def _bar_hover(bar: Bar) -> str:
     for part, part_ns in bar.ledger_ns.items():
         if part_ns:
             of_turn = duration(round(part_ns / bar.turns))
-            lines.append(f"{text(part)} {of_turn} ({part_ns / whole_ns:.1%})")
+            lines.append(f"{label(part)} {of_turn} ({part_ns / whole_ns:.1%})")
     lines.append(_bar_tokens(bar))
     return "<br>".join(lines)
 
 
 def _cache_hover(bar: Bar) -> str:
     lines = [_bar_title(bar), f"{bar.cached / bar.prompt:.1%} of the prompt cached"]
-    lines += [f"diverged at token {at.index:,}: {text(at.reason)}" for at in bar.divergences[:5]]
+    lines += [f"diverged at token {at.index:,}: {label(at.reason)}" for at in bar.divergences[:5]]
     return "<br>".join([*lines, _bar_tokens(bar)])
 
 
@@ -167,13 +167,13 @@ def _bar_title(bar: Bar) -> str:
     turns = f"turn {bar.first}" if bar.turns == 1 else f"turns {bar.first} to {bar.last}"
     worse = [f"{n} {status}" for status, n in bar.statuses.items() if status in MARKS]
     notes = [*(worse if bar.turns > 1 else bar.statuses), *(["again"] if bar.repeat else [])]
-    return f"<b>{text(bar.session)}</b>, {turns}" + (f" ({', '.join(notes)})" if notes else "")
+    return f"<b>{label(bar.session)}</b>, {turns}" + (f" ({', '.join(notes)})" if notes else "")
 
 
 def _bar_tokens(bar: Bar) -> str:
     return (
-        f"tokens: {bar.prompt:,} prompt = {bar.cached:,} cached + {bar.evaluated:,} evaluated; "
-        f"{bar.new:,} new; {bar.output:,} output"
+        f"{bar.prompt:,} prompt tokens, {bar.new:,} of them new<br>"
+        f"{bar.cached:,} cached, {bar.evaluated:,} evaluated, {bar.output:,} output"
     )
 
 

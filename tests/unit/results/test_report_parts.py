@@ -18,7 +18,15 @@ from edge_runner.results.events import TurnEvent
 from edge_runner.results.report import page as page_module
 from edge_runner.results.report import render, write_report
 from edge_runner.results.report.axes import cumulative, histogram, time_axis
-from edge_runner.results.report.markup import Html, join, script_json, tag, text
+from edge_runner.results.report.markup import (
+    LABEL_LIMIT,
+    Html,
+    join,
+    label,
+    script_json,
+    tag,
+    text,
+)
 from edge_runner.results.report.turns import BARS_LIMIT, Turns, sessions_of
 from edge_runner.results.summary import summarize, turns_of, write_summary
 from edge_runner.results.table import duration
@@ -125,9 +133,9 @@ def test_what_is_read_is_what_the_value_says(
     assert shown["/rates/cached_share"] == ("0.9", "90.0%")
     assert shown["/scores/command_iou"] == ("0.5", "0.5000")
     assert "/confidence/latency_ns/median/low" in shown
-    for pointer, (value, text) in shown.items():
+    for pointer, (value, words) in shown.items():
         if "_ns" in pointer and not pointer.endswith("/n"):
-            assert text == duration(int(value)), pointer
+            assert words == duration(int(value)), pointer
 
 
 @pytest.mark.parametrize(
@@ -194,5 +202,12 @@ def test_a_page_that_cannot_be_written_is_one_line(
     make_run: MakeRun, make_outcome: MakeOutcome
 ) -> None:
     folder, run = make_run([make_outcome()])
-    with pytest.raises(RunFailedError, match="no/where.html: cannot be written: No such file"):
+    with pytest.raises(RunFailedError, match=r"no/where\.html: cannot be written: No such file"):
         write_report(folder, summarize(folder, run), folder.path / "no/where.html")
+
+
+def test_a_label_keeps_quotes_and_loses_the_middle_of_what_is_long() -> None:
+    assert label("say \"hi\" & 'bye' <b>") == "say \"hi\" &amp; 'bye' &lt;b&gt;"
+    assert len(label("x" * 500)) <= LABEL_LIMIT
+    assert label("start" + "x" * 500 + "end").startswith("start")
+    assert label("start" + "x" * 500 + "end").endswith("end")
