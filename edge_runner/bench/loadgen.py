@@ -70,6 +70,7 @@ class Bridge:
         self._stop = stop
         self._halt = halt
         self._issued = 0
+        self._answered = 0
         self.idle_since_ns: int | None = monotonic_ns()
         """Since when it is LoadGen's move, None while it is ours. A watchdog reads it."""
 
@@ -130,11 +131,11 @@ class Bridge:
         self.idle_since_ns = monotonic_ns()
 
     def _query(self, sample: Any, issued_ns: int) -> None:
-        turn = self._stream.advance(issued_ns)
+        turn = self._advance(issued_ns)
         while self._settings.unit == "session" and not self._stream.between_sessions:
             self._on_turn(turn)
             self._make_ready()
-            turn = self._stream.advance(monotonic_ns())
+            turn = self._advance(monotonic_ns())
         outcome = turn.outcome
         body = {"session": outcome.session, "turn": outcome.turn, "text": outcome.text}
         payload = array.array("B", json.dumps(body).encode())
@@ -143,7 +144,26 @@ class Bridge:
         self._issued += 1
         self._on_turn(replace(turn, query_ns=outcome.completed_ns - issued_ns))
         if self._issued != self._settings.max_queries:
+            self._give_up_if_nothing_answers(turn)
             self._make_ready()
+
+    def _advance(self, issued_ns: int) -> PooledTurn:
+        """One turn. A stopped one is kept, but never completes its query: that would be a latency
+        of LoadGen's."""
+        turn = self._stream.advance(issued_ns)
+        if turn.outcome.status == "aborted":
+            self._on_turn(turn)
+            raise CancelledError("stopped on request")
+        self._answered += turn.outcome.status != "failed"
+        return turn
+
+    def _give_up_if_nothing_answers(self, last: PooledTurn) -> None:
+        """A run that repeats turns which all fail at once would only fill the disk."""
+        if self._issued == self._settings.samples and not self._answered:
+            raise RunFailedError(
+                f"none of the first {self._issued} queries was answered; the last: "
+                f"{last.outcome.error}"
+            )
 
     def _make_ready(self) -> None:
         """What lies between two turns: the recorded delay, the next session."""
@@ -196,4 +216,4 @@ def as_error(error: BaseException) -> EdgeRunnerError:
     """What ended a run, as one of ours; a bug keeps its type's name."""
     if isinstance(error, EdgeRunnerError):
         return error
-    return RunFailedError(f"unexpected {type(error).__name__}: {error}")
+    return RunFailedError(f"unexpected {type(error).__name__}: {' '.join(str(error).split())}")

@@ -25,7 +25,7 @@ class PooledTurn:
 
 @dataclass(frozen=True, slots=True)
 class NextTurn:
-    """The turn a stream takes next; `issued_ns` is set while it is in flight."""
+    """The turn a stream takes next; `issued_ns` is set once it was issued."""
 
     session: str
     turn: int
@@ -52,6 +52,7 @@ class Stream:
         self._completed_ns: int | None = None
         self._delay_ns = 0
         self.in_flight: NextTurn | None = None
+        """The turn that was issued and is not recorded yet; whoever records it sets None."""
 
     @staticmethod
     def _endless(plans: tuple[SessionPlan, ...]) -> Iterator[tuple[SessionPlan, bool]]:
@@ -85,7 +86,6 @@ class Stream:
                 "harness": whole - self._delay_ns,
             }
         outcome = self._session.advance(issued_ns)
-        self.in_flight = None
         self._completed_ns = outcome.completed_ns
         self._delay_ns = 0
         return PooledTurn(outcome, self._index, self._repeat, gap_ns)

@@ -32,7 +32,7 @@ from edge_runner.catalog.resolve import resolve_data, resolve_model
 from edge_runner.config import RunConfig, load_config
 from edge_runner.errors import CancelledError, EdgeRunnerError, RunFailedError
 from edge_runner.results import environment
-from edge_runner.results.events import EventWriter
+from edge_runner.results.events import EventWriter, read_turns
 from edge_runner.results.report import write_report
 from edge_runner.results.run_folder import RunFolder, utc_now
 from edge_runner.results.schema import EndStatus, Identity, RunRecord, Standing, Summary
@@ -128,6 +128,13 @@ class Run:
             ended = self._supervise(folder, data, model)
         except EdgeRunnerError as error:  # found here, not in the worker: a full disk, say
             ended = protocol.Ended("failed", str(error), error.exit_code)
+        except OSError as error:
+            reason = f"the worker process cannot be started: {error.strerror}"
+            ended = protocol.Ended("failed", reason, RunFailedError.exit_code)
+        except BaseException as error:
+            # Not ours to judge, but a run must not look as if it went on for ever.
+            folder.end("failed", f"ended by {type(error).__name__}")
+            raise
         return self._conclude(folder, ended)
 
     def stop(self) -> bool:
@@ -169,10 +176,17 @@ class Run:
                         pending.pop(message.stream, None)
                         if message.query_ns is not None:
                             self._latencies.add(message.query_ns)
-                self._on_event(message)
+                self._tell(message)
                 if isinstance(message, protocol.Ended):
                     return message
             return self._died(folder, worker, list(pending.values()))
+
+    def _tell(self, message: protocol.FromWorker) -> None:
+        """Whoever watches may have gone (a closed pipe, say); the run goes on without."""
+        try:
+            self._on_event(message)
+        except OSError:
+            self._on_event = lambda _: None
 
     def _died(
         self,
@@ -187,7 +201,11 @@ class Run:
         if status == "failed":
             error = f"the worker process {how}; see {NATIVE_LOG} in the run folder"
         with EventWriter(folder.path) as events:
+            last = {event.stream: event for event in read_turns(folder.events)}
             for started_ns, turn in lost:
+                done = last.get(turn.stream)
+                if done is not None and done.completed_ns >= started_ns:
+                    continue  # it was recorded, and only the word of it is missing
                 ended_ns = monotonic_ns()
                 outcome = TurnOutcome(
                     session=turn.session,
@@ -261,8 +279,8 @@ class _WorkerProcess:
                 if self._stop_at is not None and monotonic() - self._stop_at > STOP_GRACE_S:
                     self.kill()
                 continue
-            if not line:
-                return
+            if not line.endswith(b"\n"):
+                return  # its end, or a line that its end cut short
             yield protocol.decode_from_worker(line)
 
     def stop(self) -> None:

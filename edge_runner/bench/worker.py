@@ -14,7 +14,7 @@ import threading
 import traceback
 from io import FileIO
 from pathlib import Path
-from time import monotonic_ns, time_ns
+from time import monotonic, monotonic_ns, time_ns
 from typing import NoReturn
 
 import msgspec
@@ -22,13 +22,13 @@ import msgspec
 from edge_runner.adapters import load_device, load_workload
 from edge_runner.bench import protocol
 from edge_runner.bench.loadgen import Bridge, as_error
-from edge_runner.bench.pool import NextTurn, PooledTurn, SessionPool
+from edge_runner.bench.pool import PooledTurn, SessionPool
 from edge_runner.bench.settings import decide
 from edge_runner.config import RunConfig, load_config
 from edge_runner.engines import Generation, Generator
 from edge_runner.errors import CancelledError, EngineUnresponsiveError, RunFailedError
 from edge_runner.results.events import EventWriter
-from edge_runner.sessions import SessionSource, TurnOutcome
+from edge_runner.sessions import SessionSource, TurnOutcome, TurnStatus
 from edge_runner.trace import TurnTrace
 
 LOADGEN_FOLDER = "loadgen"
@@ -37,6 +37,8 @@ NATIVE_LOG = "worker.log"
 # LoadGen takes microseconds between queries and a second or two to write its logs.
 LOADGEN_LIMIT_S = 120.0
 WATCH_INTERVAL_S = 0.25
+# A model that is being loaded cannot be stopped: after this the process just ends.
+START_GRACE_S = 5.0
 
 # For the least time a pass can take: an empty reply is one token long.
 LEAST_REPLY_TOKENS = 1
@@ -75,11 +77,14 @@ class Worker:
         self._outgoing = outgoing
         self._sending = threading.Lock()
         self._ending = threading.Lock()
+        # A turn leaves `in_flight` and enters the events at once, or a halt could count it twice.
+        self._recording = threading.Lock()
         self._stop = threading.Event()
         self._events = EventWriter(folder)
         self._pool: SessionPool | None = None
         self._bridge: Bridge | None = None
         self._turn_timeout_s = 0.0
+        self._warm_up_since_ns: int | None = None
         self._done = 0
         self._turns = 0
         # LoadGen measures with the wall clock, we with the monotonic one.
@@ -104,8 +109,9 @@ class Worker:
         reason = as_error(error)
         if reason is not error:
             traceback.print_exception(error)  # a bug: worker.log has where
-        status = "aborted" if isinstance(reason, CancelledError) else "failed"
+        status: TurnStatus = "aborted" if isinstance(reason, CancelledError) else "failed"
         with contextlib.suppress(RunFailedError):  # a full disk: the reason itself, or no matter
+            self._end_turns_in_flight(status, str(reason))
             self._events.run("end", status=status, reason=str(reason))
         self._send(
             protocol.Ended("aborted", None, reason.exit_code)
@@ -118,10 +124,13 @@ class Worker:
         """Wait for a stop, or for the parent's end, and press it until the process is gone."""
         incoming.readline()
         self._stop.set()
+        asked = monotonic()
         while True:
             # Again and again: a cancel that comes between two turns would be lost.
             if self._pool is not None:
                 self._pool.cancel()
+            elif monotonic() - asked > START_GRACE_S:
+                self.halt(CancelledError("stopped before the first turn"))
             threading.Event().wait(0.1)
 
     def watch(self) -> None:
@@ -132,7 +141,10 @@ class Worker:
             limit_ns = (self._turn_timeout_s + self._grace_s()) * 1e9
             for turn in self._pool.in_flight() if self._pool else ():
                 if now_ns - turn.issued_ns > limit_ns:
-                    self._give_up(turn, now_ns)
+                    self.halt(self._unresponsive(f"{turn.session} turn {turn.turn}"))
+            since_ns = self._warm_up_since_ns
+            if since_ns is not None and now_ns - since_ns > limit_ns:
+                self.halt(self._unresponsive("warm-up"))
             idle_ns = self._bridge.idle_since_ns if self._bridge else None
             if idle_ns is not None and now_ns - idle_ns > LOADGEN_LIMIT_S * 1e9:
                 self.halt(RunFailedError("LoadGen did not go on; its logs are in loadgen/"))
@@ -141,22 +153,29 @@ class Worker:
         """An engine ends a late turn itself, within some seconds; after these it never will."""
         return min(15.0, 6.0 + self._turn_timeout_s / 10)
 
-    def _give_up(self, turn: NextTurn, now_ns: int) -> NoReturn:
-        error = EngineUnresponsiveError(
-            f"{turn.session} turn {turn.turn}: the engine did not come back "
-            f"{self._grace_s():.0f} s after the turn's deadline of {self._turn_timeout_s:g} s"
+    def _unresponsive(self, where: str) -> EngineUnresponsiveError:
+        return EngineUnresponsiveError(
+            f"{where}: the engine did not come back {self._grace_s():.0f} s after the deadline of "
+            f"{self._turn_timeout_s:g} s"
         )
-        outcome = TurnOutcome(
-            session=turn.session,
-            turn=turn.turn,
-            status="failed",
-            issued_ns=turn.issued_ns,
-            completed_ns=now_ns,
-            ledger_ns=TurnTrace(turn.issued_ns).close(now_ns),
-            error=str(error),
-        )
-        self._record(PooledTurn(outcome, turn.stream, turn.repeat, {}))
-        self.halt(error)
+
+    def _end_turns_in_flight(self, status: TurnStatus, error: str) -> None:
+        """Turns that were issued and never will be recorded otherwise end with the run."""
+        with self._recording:
+            for stream in self._pool.streams if self._pool else ():
+                if (turn := stream.in_flight) is None:
+                    continue
+                now_ns = monotonic_ns()
+                outcome = TurnOutcome(
+                    session=turn.session,
+                    turn=turn.turn,
+                    status=status,
+                    issued_ns=turn.issued_ns,
+                    completed_ns=now_ns,
+                    ledger_ns=TurnTrace(turn.issued_ns).close(now_ns),
+                    error=error,
+                )
+                self._events.turn(outcome, stream=turn.stream, repeat=turn.repeat)
 
     def _load_workload(self, config: RunConfig) -> SessionSource:
         workload = load_workload(config.kind)
@@ -174,8 +193,9 @@ class Worker:
 
     def _warm_up(self, source: SessionSource, engine: Generator) -> Generation:
         self._send(protocol.Phase("warm-up"))
-        started_ns = monotonic_ns()
+        started_ns = self._warm_up_since_ns = monotonic_ns()
         warm = source.warm_up(engine)
+        self._warm_up_since_ns = None
         self._events.run(
             "warm-up", duration_ns=monotonic_ns() - started_ns, tokens=_plain(warm.usage)
         )
@@ -211,13 +231,16 @@ class Worker:
         pool.close()
 
     def _record(self, turn: PooledTurn) -> None:
-        event = self._events.turn(
-            turn.outcome,
-            stream=turn.stream,
-            repeat=turn.repeat,
-            gap_ns=turn.gap_ns,
-            query_ns=turn.query_ns,
-        )
+        with self._recording:
+            event = self._events.turn(
+                turn.outcome,
+                stream=turn.stream,
+                repeat=turn.repeat,
+                gap_ns=turn.gap_ns,
+                query_ns=turn.query_ns,
+            )
+            if self._pool is not None:
+                self._pool.streams[turn.stream].in_flight = None
         self._done += 1
         self._send(
             protocol.TurnDone(

