@@ -25,9 +25,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic_ns
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError
 
 from edge_runner.adapters import DeviceSection, PathOrName, Section
 from edge_runner.assets import ModelRef
@@ -66,22 +66,25 @@ class ScriptEntry(Section):
     """One entry of a script; None in `session` or `turn` matches all."""
 
     session: str | None = None
-    turn: int | None = None
+    turn: int | None = Field(default=None, ge=1)
     text: str | None = None
     tool_calls: tuple[ScriptedCall, ...] | None = None
     recorded: bool | None = None
-    prefill_tps: float | None = None
-    decode_tps: float | None = None
+    prefill_tps: float | None = Field(default=None, gt=0)
+    decode_tps: float | None = Field(default=None, gt=0)
     fail: Literal["raise", "hang", "empty", "exit"] | None = None
-    at_token: int | None = None
+    at_token: int | None = Field(default=None, ge=0)
 
 
 class ScriptedSection(DeviceSection):
     """Keys of `device` for kind `scripted`. `script`: a YAML file or the entries themselves."""
 
     kind: Literal["scripted"] = "scripted"
-    script: PathOrName | tuple[ScriptEntry, ...] = ()
-    context_tokens: int = 32768
+    script: Annotated[
+        Annotated[PathOrName, Tag("file")] | Annotated[tuple[ScriptEntry, ...], Tag("entries")],
+        Discriminator(lambda value: "file" if isinstance(value, str) else "entries"),
+    ] = ()
+    context_tokens: int = Field(default=32768, ge=1)
 
 
 class ScriptedGenerator:
@@ -306,6 +309,8 @@ class ScriptedAdapter:
 def read_script(path: Path) -> tuple[ScriptEntry, ...]:
     """Read a script file. Raises ConfigError naming the entry."""
     values = read_yaml(path)
+    if values is not None and not isinstance(values, list):
+        raise ConfigError(f"{path}: must be a list of entries")
     try:
         return TypeAdapter(tuple[ScriptEntry, ...]).validate_python(values or ())
     except ValidationError as error:

@@ -76,7 +76,8 @@ def _section(title: str, model: type[BaseModel]) -> Iterator[str]:
     yield "| key | value | default |"
     yield "|---|---|---|"
     for name, field in model.model_fields.items():
-        kind = "a name or a path" if is_path_or_name(field) else _kind(field.annotation)
+        plain = field.annotation is str and is_path_or_name(field)
+        kind = "a name or a path" if plain else _kind(field.annotation)
         yield f"| `{name}` | {kind} | {_default(field)} |"
     yield ""
 
@@ -85,7 +86,7 @@ def _kind(annotation: Any) -> str:
     """A type in words."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _kind(inner[0])
+        return "a path" if inner[0] is str else _kind(inner[0])
     if origin is Literal:
         return " or ".join(f"`{value}`" for value in inner)
     if origin in (Union, types.UnionType):

@@ -9,10 +9,10 @@ import its runtime: that happens in `open_generator`.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, Self
+from typing import Annotated, Any, Literal, Protocol, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
@@ -58,14 +58,22 @@ PathOrName = Annotated[str, BeforeValidator(_resolve)]
 
 
 def is_path_or_name(field: FieldInfo) -> bool:
-    """Is a section's field a PathOrName?"""
-    return any(getattr(item, "func", None) is _resolve for item in field.metadata)
+    """Can a section's field be a PathOrName?"""
+    return _mentions_resolve(field.annotation, field.metadata)
+
+
+def _mentions_resolve(annotation: Any, metadata: Iterable[Any] = ()) -> bool:
+    if any(getattr(item, "func", None) is _resolve for item in metadata):
+        return True
+    inner = getattr(annotation, "__metadata__", ())
+    return any(_mentions_resolve(part, inner) for part in get_args(annotation))
 
 
 class Section(BaseModel):
-    """Base of every part of a configuration: unknown keys are errors, values do not change."""
+    """Base of every part of a configuration: unknown keys are errors, values do not change, and
+    numbers are finite."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class DeviceSection(Section):

@@ -25,6 +25,7 @@ from edge_runner.adapters import (
     PathOrName,
     Section,
     WorkloadSection,
+    is_path_or_name,
     load_device,
     load_workload,
     looks_like_path,
@@ -78,10 +79,16 @@ class RunConfig(Section):
         device = values["device"]
         if not isinstance(device, dict) or "kind" not in device:
             raise ValueError("device: needs a `kind`")
-        if isinstance(generator := values.get("generator"), dict):
-            device = {**device, **generator.get("device", {})}
+        generator = values.get("generator")
+        if isinstance(generator, dict) and "device" in generator:
+            if not isinstance(generator["device"], dict):
+                raise ValueError("generator.device: must be a mapping of keys of `device`")
+            device = {**device, **generator["device"]}
+            # What is kept, and recorded, is the device in force.
+            generator = {**generator, "device": {}}
         return {
             **values,
+            "generator": generator,
             "workload": _section(
                 "workload", load_workload(str(values["kind"])).section, values["workload"]
             ),
@@ -106,12 +113,21 @@ class RunConfig(Section):
 
     def fingerprint(self) -> str:
         """SHA-256 over everything that decides the work, so equal runs can be told; the run's name,
-        its objectives and where files lie do not enter."""
-        body = self.model_dump(mode="json", exclude={"name", "slo"})
-        for section, key in (("workload", "data"), ("generator", "model")):
-            if body.get(section) and looks_like_path(body[section][key]):
-                body[section][key] = Path(body[section][key]).name
+        its objectives and the folders that files lie in do not enter."""
+        body = _without_folders(self)
+        del body["name"], body["slo"]
         return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _without_folders(section: BaseModel) -> dict[str, Any]:
+    body = section.model_dump(mode="json")
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            body[name] = _without_folders(value)
+        elif isinstance(value, str) and is_path_or_name(field) and looks_like_path(value):
+            body[name] = Path(value).name
+    return body
 
 
 def _section(where: str, model: type[BaseModel], values: Any) -> BaseModel:
@@ -173,48 +189,58 @@ _BOOLEAN = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
 
 class _Loader(yaml.SafeLoader):
     """Safe YAML in which a key given twice is an error, since one of the two would be ignored, and
-    in which, as in YAML 1.2, only `true` and `false` are booleans: `on` is a word."""
+    so are aliases, of which a few lines can stand for gigabytes. As in YAML 1.2, only `true` and
+    `false` are booleans: `on` is a word. A date is text."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - the base class's own way
         first: [
             (tag, _BOOLEAN if tag == "tag:yaml.org,2002:bool" else pattern)
             for tag, pattern in resolvers
+            if tag != "tag:yaml.org,2002:timestamp"
         ]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            line = self.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]
+            raise ConfigError(f"line {line}: aliases (*name) are not taken here: write it out")
+        return super().compose_node(parent, index)
+
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
-        for key_node, _ in node.value:
+        for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             key = self.construct_object(key_node, deep=True)
+            line = key_node.start_mark.line + 1
             if not isinstance(key, str):
-                mark = key_node.start_mark
-                raise ConfigError(f"line {mark.line + 1}: key {key!r} must be text")
+                raise ConfigError(f"line {line}: key {key!r} must be text")
             if key in seen:
-                raise ConfigError(
-                    f"line {key_node.start_mark.line + 1}: key {key!r} is given twice"
-                )
+                raise ConfigError(f"line {line}: key {key!r} is given twice")
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+def _parse(text: str, base: Path) -> Any:
+    """One YAML document whose strings remember `base`. Raises ConfigError."""
+    try:
+        return _based(yaml.load(text, Loader=_Loader), base)  # noqa: S506 - a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ConfigError(f"{line}not valid YAML: {error.problem}") from None
+    except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
+        raise ConfigError(f"not valid YAML: {' '.join(str(error).split())}") from None
 
 
 def read_yaml(path: Path) -> Any:
     """Parse one YAML file; strings remember the file's folder. Raises ConfigError."""
     try:
-        text = path.read_text(encoding="utf-8")
-        values = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+        return _parse(path.read_text(encoding="utf-8"), path.resolve().parent)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not UTF-8 text") from None
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    except yaml.MarkedYAMLError as error:
-        line = f" line {error.problem_mark.line + 1}:" if error.problem_mark else ""
-        raise ConfigError(f"{path}:{line} not valid YAML: {error.problem}") from None
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ConfigError(f"{path}: not valid YAML: {error}") from None
-    return _based(values, path.resolve().parent)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -241,9 +267,9 @@ def _apply(values: dict[str, Any], item: str, cwd: Path) -> None:
     if not separator or not all(parts):
         raise ConfigError(f"--set {item}: must be key=value, such as workload.sessions=1")
     try:
-        value = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
-    except yaml.YAMLError:
-        value = text
+        value = _parse(text, cwd)
+    except ConfigError as error:
+        raise ConfigError(f"--set {key}: {error}") from None
     target = values
     for part in parts[:-1]:
         inner = target.get(part)
@@ -252,22 +278,22 @@ def _apply(values: dict[str, Any], item: str, cwd: Path) -> None:
         if not isinstance(inner, dict):
             raise ConfigError(f"--set {item}: {part!r} is a value, not a section")
         target = inner
-    target[parts[-1]] = _based(value, cwd)
+    target[parts[-1]] = value
 
 
 def _first_mistake(error: ValidationError, model: type[BaseModel], prefix: str = "") -> str:
     """The first mistake as one line: key, what is wrong, what would be right."""
     mistake = error.errors(include_url=False)[0]
     path = [prefix] if prefix else []
-    path += [str(part) for part in mistake["loc"] if part != "function-after"]
+    path += [str(part) for part in mistake["loc"] if not str(part).startswith("function-")]
     key = ".".join(path)
     more = len(error.errors()) - 1
     tail = f" (and {more} more)" if more else ""
     if mistake["type"] == "extra_forbidden":
         known = _keys_at(model, [str(part) for part in mistake["loc"][:-1]])
         close = difflib.get_close_matches(str(mistake["loc"][-1]), known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
-        return f"{key}: unknown key; {hint}{tail}"
+        hint = f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
+        return f"{key}: unknown key{hint if known else ''}{tail}"
     if mistake["type"] == "missing":
         return f"{key}: is missing{tail}"
     text = mistake["msg"].removeprefix("Value error, ")

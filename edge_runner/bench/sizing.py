@@ -8,7 +8,7 @@ from typing import Any
 
 from edge_runner.adapters import load_workload
 from edge_runner.catalog.resolve import resolve_data
-from edge_runner.config import load_config
+from edge_runner.config import RunConfig
 from edge_runner.results.schema import Summary
 from edge_runner.sessions import SessionPlan
 
@@ -107,8 +107,7 @@ def base_config(name: str, device: Mapping[str, Any], model: str | None) -> dict
     return config
 
 
-def plans(base: Mapping[str, Any]) -> Sequence[SessionPlan]:
-    """The sessions of a base configuration."""
-    config = load_config(base)
+def plans(config: RunConfig) -> Sequence[SessionPlan]:
+    """The sessions a configuration would run, unlimited by any size."""
     data = resolve_data(config.workload.data)
     return load_workload(config.kind).load(config.workload, config.generation, data).plans

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -20,9 +22,7 @@ class Bars:
     """One bar a label. All text is shown literally: names and errors come from outside."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-
-        self._console: Console = Console(stderr=True, highlight=False)
+        self._console = _stderr()
         self._progress: Progress | None = None
         self._unit: Unit | None = None
         self._tasks: dict[str, TaskID] = {}
@@ -30,7 +30,9 @@ class Bars:
 
     def say(self, line: str) -> None:
         """Print one line, above the bars."""
-        self._console.print(line, markup=False, soft_wrap=True)
+        from edge_runner.results.table import visible
+
+        self._console.print(visible(line), markup=False, soft_wrap=True)
 
     def fetch(self, done_bytes: int, total_bytes: int, label: str) -> None:
         """How far a download or check is: a catalog.progress.OnProgress."""
@@ -101,3 +103,18 @@ class Bars:
             self._progress.stop()
         self._progress = None
         self._tasks.clear()
+
+
+def _stderr() -> Console:
+    """A console that falls silent when nobody reads it any more; rich's own would end the program,
+    and with it the run."""
+    from rich.console import Console
+
+    class Quiet(Console):
+        def on_broken_pipe(self) -> None:
+            self.quiet = True
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stderr.fileno())
+            os.close(nowhere)
+
+    return Quiet(stderr=True, highlight=False)

@@ -41,9 +41,12 @@ def agentic(
     from edge_runner.cli.progress import RunView
     from edge_runner.cli.run import execute, finish
     from edge_runner.config import load_config
-    from edge_runner.errors import EXIT_INTERRUPTED
+    from edge_runner.errors import EXIT_INTERRUPTED, ConfigError
 
     base = base_config("bench-agentic", {"kind": "llama-cpp"}, model)
+    wanted = load_config(base, sets)
+    if wanted.scenario.preset != "quick":
+        raise ConfigError("bench is sized to fit a time: for preset mlperf use `edge-runner run`")
     with RunView() as view:
         view.say("calibrating on two turns, to choose how much to run")
         config = load_config(base, [*sets, *CALIBRATION_SETS])
@@ -54,7 +57,7 @@ def agentic(
         # A calibration that failed is not the end: the run itself will show why, and keep it.
         size = SMALLEST
         if not calibration.exit_code:
-            size = choose(minutes * 60, Speed.of(calibration.summary), plans(base))
+            size = choose(minutes * 60, Speed.of(calibration.summary), plans(wanted))
         view.say("sized to " + (", ".join(size.sets()) or "the whole set"))
         view.reset()
         config = load_config(base, [*size.sets(), *sets])

@@ -61,5 +61,8 @@ def main() -> None:
 
 
 def _fail(text: str, code: int) -> int:
-    typer.echo(text, err=True)
+    """Messages may quote names and contents of files: shown literally, on one line."""
+    from edge_runner.results.table import visible
+
+    typer.echo(visible(text), err=True)
     return code

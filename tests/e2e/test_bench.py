@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import edge_runner
@@ -25,6 +26,22 @@ def test_a_slow_engine_gets_less_work(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["duration_ns"] < 30e9
     assert "sized to generation.max_tokens=256" not in done.stderr
+
+
+def test_the_size_is_of_the_data_that_is_run(tmp_path: Path, write_replay: Any) -> None:
+    data = write_replay({f"s{at}": 40 for at in range(40)})
+    slow = ("--set", "device.script=[{prefill_tps: 2000, decode_tps: 400}]", "--minutes", "0.5")
+    more = (*slow, "--set", f"workload.data={data}")
+    done = edge_runner("bench", "agentic", *SCRIPTED, *more, "--json", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["duration_ns"] < 30e9
+
+
+def test_preset_mlperf_is_not_for_a_bench(tmp_path: Path) -> None:
+    more = ("--set", "scenario.preset=mlperf")
+    done = edge_runner("bench", "agentic", *SCRIPTED, *more, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "edge-runner run" in done.stderr
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:

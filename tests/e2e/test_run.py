@@ -228,6 +228,68 @@ def test_ctrl_c_keeps_what_was_measured(started: Any) -> None:
     assert json.loads((out / "run.json").read_text())["status"] == "aborted"
 
 
+def test_ctrl_c_in_the_last_turn_is_a_stop_as_well(config_file: Any) -> None:
+    config = config_file({"one": 2}, [{"turn": 2, "decode_tps": 1}])
+    out = config.parent / "out"
+    process = subprocess.Popen(
+        command("run", str(config), "--out", str(out), "--json"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for_turns(out, 1)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    summary = json.loads(stdout)
+    assert (summary["status"], summary["turns"]["aborted"]) == ("aborted", 1)
+    assert summary["query_latency_ns"]["n"] == 1  # the stopped turn is nobody's latency
+
+
+def test_a_hang_in_the_warm_up_ends_the_run(config_file: Any) -> None:
+    config = config_file({"one": 2}, [{"fail": "hang"}], workload={"turn_timeout_s": 0.5})
+    done, summary = run(config)
+    assert done.returncode == 5
+    assert "warm-up: the engine did not come back" in done.stderr
+    assert (summary["status"], summary["turns"]["issued"]) == ("failed", 0)
+
+
+def test_a_stop_during_a_hanging_warm_up_ends_the_worker(config_file: Any) -> None:
+    config = config_file({"one": 2}, [{"session": "warm-up", "fail": "hang"}])
+    out = config.parent / "out"
+    process = subprocess.Popen(
+        command("run", str(config), "--out", str(out), "--json"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    while "warming up" not in process.stderr.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert json.loads((out / "run.json").read_text())["status"] == "aborted"
+
+
+def test_an_engine_that_never_answers_does_not_fill_600_seconds(config_file: Any) -> None:
+    config = config_file(
+        {"one": 2, "two": 2},
+        [{"session": "one", "fail": "raise"}, {"session": "two", "fail": "raise"}],
+        scenario={"preset": "mlperf"},
+    )
+    done, summary = run(config)
+    assert done.returncode == 5
+    assert "none of the first 4 queries was answered" in done.stderr
+    assert summary["turns"]["failed"] == 2
+
+
+def test_the_watcher_may_go_away(config_file: Any) -> None:
+    config = config_file({"one": 30}, [{"decode_tps": 400}])
+    out = config.parent / "out"
+    typed = " ".join(command("run", str(config), "--out", str(out), "--json"))
+    subprocess.run(["bash", "-c", f"{typed} 2>&1 >/dev/null | head -1"], check=False, timeout=120)
+    assert json.loads((out / "run.json").read_text())["status"] == "completed"
+
+
 def test_kill_9_of_the_worker_fails_the_turn_in_flight(started: Any) -> None:
     process, out = started()
     (worker,) = psutil.Process(process.pid).children()
@@ -306,6 +368,13 @@ def test_a_bad_row_names_file_and_line(config_file: Any) -> None:
     done, _ = run(config)
     assert done.returncode == 4
     assert "replay.jsonl:2" in done.stderr
+
+
+def test_foreign_text_in_errors_is_shown_literally(config_file: Any) -> None:
+    done, _ = run(config_file({"one": 2}), "--set", "workload.data=a\x1b[31m\nb.jsonl")
+    assert done.returncode in (2, 4)
+    assert "\x1b" not in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_folder_in_use_is_refused(config_file: Any) -> None:

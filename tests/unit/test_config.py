@@ -76,6 +76,12 @@ def test_the_fingerprint_is_of_the_work_not_of_its_name(tmp_path: Path) -> None:
         ("- a", "must be a mapping"),
         ("name: x\nname: y", "line 2: key 'name' is given twice"),
         ("1: x", "line 1: key 1 must be text"),
+        ("a: &x [*x]", "line 1: aliases"),
+        ("a: &x [1]\nb: *x", "line 2: aliases"),
+        ("!!map foo", "line 1: not valid YAML"),
+        ("a: \0b", "not valid YAML: unacceptable character"),
+        (f"a: {'[' * 3000}", "not valid YAML"),
+        (f"a: {'9' * 5000}", "not valid YAML"),
         ("name: x", "kind: is missing"),
         ("name: ../../x\nkind: agentic-replay\nworkload: {}\ndevice: {kind: scripted}", "name"),
         ("name: x\nkind: agentic-replay\nworkload: {}\ndevice: 3", "device: needs a `kind`"),
@@ -110,6 +116,53 @@ def test_mistakes_are_one_line_naming_file_and_key(tmp_path: Path, text: str, sa
 def test_unknown_keys_say_what_was_meant(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said.replace(".", r"\.").replace("?", r"\?")):
         load_config(MINIMAL | changes)
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ("device.script=[{session: a, foo: 1}]", r"device\.script\.entries\.0\.foo: unknown key"),
+        ("device.script={a: 1}", r"device\.script"),
+        ("device.script=[{decode_tps: .nan}]", "finite number"),
+        ("device.script=[{decode_tps: -1}]", "greater than 0"),
+        ("device.context_tokens=-5", "greater than or equal to 1"),
+        ("slo.ttft_ms=.inf", "finite number"),
+        ("generator={model: x, device: abc}", r"generator\.device: must be a mapping"),
+        (f"name={'[' * 3000}", "not valid YAML"),
+    ],
+)
+def test_nasty_values_are_one_line(item: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        load_config(MINIMAL, [item])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_date_is_text() -> None:
+    assert load_config(MINIMAL, ["name=2020-13-45"]).name == "2020-13-45"
+
+
+def test_an_engine_s_own_device_keys_start_at_the_file_and_are_in_force(tmp_path: Path) -> None:
+    folder = tmp_path / "sub"
+    folder.mkdir()
+    (folder / "s.yaml").write_text("- {text: hello}")
+    path = folder / "a.yaml"
+    own = {"model": "x", "device": {"script": "./s.yaml"}}
+    path.write_text(yaml.safe_dump(MINIMAL | {"generator": own}))
+    config = load_config(path)
+    assert config.device.model_dump()["script"] == str(folder / "s.yaml")
+    assert load_config(config.model_dump(mode="json")).device == config.device
+
+
+def test_the_fingerprint_takes_no_notice_of_where_files_lie(tmp_path: Path) -> None:
+    marks = set()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        sets = [
+            f"device.script={tmp_path}/{name}/s.yaml",
+            f"workload.data={tmp_path}/{name}/d.jsonl",
+        ]
+        marks.add(load_config(MINIMAL, sets).fingerprint())
+    assert len(marks) == 1
 
 
 def test_a_missing_file_names_the_shipped_ones(tmp_path: Path) -> None:

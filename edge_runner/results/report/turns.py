@@ -116,7 +116,9 @@ class Turns:
     def _place(self, turn: TurnEvent, latest: dict[int, Bar]) -> None:
         bar = latest.get(turn.stream)
         group = group_of(turn)
-        if bar is None or bar.turns >= self.per_bar or bar.group != group:
+        # Sessions have bars of their own, as long as there is room for that.
+        apart = bar is not None and bar.group != group and len(self.bars) < 2 * BARS_LIMIT
+        if bar is None or bar.turns >= self.per_bar or apart:
             bar = Bar(*group, first=turn.turn, issued_ns=turn.issued_ns)
             latest[turn.stream] = bar
             self.bars.append(bar)

@@ -126,6 +126,15 @@ def test_a_large_run_is_bounded(page: Callable[..., Any], make_outcome: Callable
     assert len(text) - len(half) < 500_000
 
 
+def test_a_large_run_of_short_sessions_is_bounded(
+    page: Callable[..., Any], make_outcome: Callable[..., Any]
+) -> None:
+    texts = [
+        page([make_outcome(f"s{at}", 1) for at in range(count)])[2] for count in (6000, 12_000)
+    ]
+    assert len(texts[1]) - len(texts[0]) < 500_000
+
+
 def test_a_damaged_record_is_an_error_of_ours(make_run: Callable[..., Any]) -> None:
     folder, run = make_run([])
     summary = summarize(folder, run)
