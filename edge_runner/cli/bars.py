@@ -23,6 +23,7 @@ class Bars:
 
     def __init__(self) -> None:
         self._console = _stderr()
+        self._silent = False
         self._progress: Progress | None = None
         self._unit: Unit | None = None
         self._tasks: dict[str, TaskID] = {}
@@ -32,7 +33,17 @@ class Bars:
         """Print one line, above the bars."""
         from edge_runner.results.table import visible
 
-        self._console.print(visible(line), markup=False, soft_wrap=True)
+        line = visible(line)
+        if self._console.is_terminal:
+            self._console.print(line, markup=False, soft_wrap=True)
+        elif not self._silent:
+            # Rich takes most of a millisecond for a line, which on two cores is the worker's.
+            try:
+                sys.stderr.write(f"{line}\n")
+                sys.stderr.flush()
+            except BrokenPipeError:
+                self._silent = True
+                _read_by_nobody()
 
     def fetch(self, done_bytes: int, total_bytes: int, label: str) -> None:
         """How far a download or check is: a catalog.progress.OnProgress."""
@@ -113,8 +124,13 @@ def _stderr() -> Console:
     class Quiet(Console):
         def on_broken_pipe(self) -> None:
             self.quiet = True
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, sys.stderr.fileno())
-            os.close(nowhere)
+            _read_by_nobody()
 
     return Quiet(stderr=True, highlight=False)
+
+
+def _read_by_nobody() -> None:
+    """Let what is still buffered for stderr go nowhere, or the interpreter's exit would fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stderr.fileno())
+    os.close(nowhere)
